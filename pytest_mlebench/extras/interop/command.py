@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 from pytest_mlebench import options as settings
@@ -14,7 +14,6 @@ from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.interop import contract
 from pytest_mlebench.extras.interop.contract import Exporter, Request
 from pytest_mlebench.io.extensions import extensions
-from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.results import read_group
 
@@ -85,12 +84,12 @@ def _export(options: argparse.Namespace) -> int:
     groups = cast(contract.GroupExporter, chosen)
     runs_dir = common.read_settings(options).runs_dir
     for name in options.group:
-        group = _read(name, runs_dir)
-        try:
-            for line in groups.export(group, request):
-                print(line, flush=True)
-        except OSError as error:
-            raise UsageError(f"{request.output or group.name} cannot be exported: {unusable(error)}") from error
+        group = read_group(common.open_group(name, runs_dir))
+        for problem in group.broken:
+            logger.warning("warning: %s", problem)
+        if not group.records:
+            raise UsageError(f"{group.folder} has no finished run: there is nothing to export")
+        _print(groups.export(group, request), str(request.output or group.name))
     return 0
 
 
@@ -100,12 +99,17 @@ def _export_competitions(options: argparse.Namespace, chosen: contract.Competiti
     if options.split is None and options.competition is None and options.list is None:
         raise UsageError(f"--to={options.to} needs competitions: choose them with -c or --split")
     bench = common.read_bench(options, Lines())
+    selected = common.selected(options, bench.catalogue)
+    _print(chosen.export_competitions(bench, selected, request), f"--to={options.to}: competitions")
+    return 0
+
+
+def _print(lines: Iterator[str], what: str) -> None:
     try:
-        for line in chosen.export_competitions(bench, common.selected(options, bench.catalogue), request):
+        for line in lines:
             print(line, flush=True)
     except OSError as error:
-        raise UsageError(f"--to={options.to}: competitions cannot be exported: {unusable(error)}") from error
-    return 0
+        raise UsageError(f"{what} cannot be exported: {unusable(error)}") from error
 
 
 def _competition_options(options: argparse.Namespace) -> list[str]:
@@ -115,15 +119,6 @@ def _competition_options(options: argparse.Namespace) -> list[str]:
         for name in ("--competitions-dir", "--bench-version", *_FOR_COMPETITIONS)
     }
     return [name for name, value in {**chosen, **others}.items() if value not in (None, [])]
-
-
-def _read(name: str, runs_dir: Path) -> RunGroup:
-    group = read_group(common.open_group(name, runs_dir))
-    for problem in group.broken:
-        logger.warning("warning: %s", problem)
-    if not group.records:
-        raise UsageError(f"{group.folder} has no finished run: there is nothing to export")
-    return group
 
 
 def _given(options: argparse.Namespace, chosen: Exporter) -> dict[str, str]:

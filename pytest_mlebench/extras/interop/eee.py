@@ -158,12 +158,8 @@ def _medals(summaries: list[SplitSummary]) -> Iterator[dict[str, Any]]:
             if rate.standard_error is not None:
                 uncertainty["standard_error"] = {"value": rate.standard_error, "method": "over seeds"}
             if field == "any_medal" and (interval := summary.interval) is not None:
-                uncertainty["confidence_interval"] = {
-                    "lower": interval.low,
-                    "upper": interval.high,
-                    "confidence_level": 0.95,
-                    "method": "over competitions: bootstrap, or Wilson if fewer than 10 or all equal",
-                }
+                method = "over competitions: bootstrap, or Wilson if fewer than 10 or all equal"
+                uncertainty["confidence_interval"] = _interval(interval.low, interval.high, method)
             yield {
                 "evaluation_result_id": f"{summary.split}.{field}",
                 "evaluation_name": f"MLE-bench {summary.split}: {label}",
@@ -196,12 +192,7 @@ def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any
             error = {"value": spread / math.sqrt(len(scores)), "method": "over seeds"}
             uncertainty |= {"standard_deviation": spread, "standard_error": error}
         elif (low := runs[0].report.score_low) is not None and (high := runs[0].report.score_high) is not None:
-            uncertainty["confidence_interval"] = {
-                "lower": low,
-                "upper": high,
-                "confidence_level": 0.95,
-                "method": "bootstrap over the test's rows",
-            }
+            uncertainty["confidence_interval"] = _interval(low, high, "bootstrap over the test's rows")
         medals = ", ".join(f"seed {record.seed}: {record.outcome.label}" for record in runs)
         yield {
             "evaluation_result_id": id,
@@ -219,6 +210,10 @@ def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any
             },
             "score_details": {"score": mean(scores), "uncertainty": uncertainty, "details": {"outcomes": medals}},
         }
+
+
+def _interval(low: float, high: float, method: str) -> dict[str, Any]:
+    return {"lower": low, "upper": high, "confidence_level": 0.95, "method": method}
 
 
 def _source(name: str, **details: str) -> dict[str, Any]:

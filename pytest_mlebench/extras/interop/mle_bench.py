@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -62,8 +63,9 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
         report.rename(folder / f"{stamp(max(record.ended_at for record in records))}_grading_report.json")
         folders.append(folder)
         rows.append((file_name(agent), folder.name))
-    path = target / EXPERIMENTS
-    known = _known_rows(path)
+    path, known = target / EXPERIMENTS, list[tuple[str, str]]()
+    with suppress(FileNotFoundError), path.open(newline="", encoding="utf-8") as file:
+        known = [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(("experiment_id", "run_group"))
@@ -95,14 +97,6 @@ def _clean(folder: Path) -> None:
             logger.warning("warning: %s contains a secret of this environment, and is left out", path)
     for note in redactor.notes:
         logger.warning("warning: %s: %s", folder, note)
-
-
-def _known_rows(path: Path) -> list[tuple[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
-    except FileNotFoundError:
-        return []
 
 
 def stamp(moment: str) -> str:

@@ -1,8 +1,8 @@
 """Converts a run to OpenTelemetry spans, by the semantic conventions for generative AI, which are in development.
 
 A run is a trace: the root ``invoke_agent``, a ``chat`` span for each model call, an ``execute_tool`` span for each tool
-that an answer called, and ``gen_ai.evaluation.result`` events for each graded snapshot and for the grade. The ids are
-derived from the run's id, so resent spans are the same spans.
+that an answer called, and ``gen_ai.evaluation.result`` events for each graded snapshot and for the grade. The names
+of other attributes begin with ``mlebench.``. Ids are derived from the run's id, so resent spans are the same spans.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,44 +37,18 @@ _LATEST = (1 << 63) - 1
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
-class Name(StrEnum):
-    """All attributes from the conventions. All others begin with ``mlebench.``."""
-
-    OPERATION = "gen_ai.operation.name"
-    PROVIDER = "gen_ai.provider.name"
-    AGENT = "gen_ai.agent.name"
-    CONVERSATION = "gen_ai.conversation.id"
-    MODEL = "gen_ai.request.model"
-    ANSWERED_MODEL = "gen_ai.response.model"
-    FINISH = "gen_ai.response.finish_reasons"
-    FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
-    STREAM = "gen_ai.request.stream"
-    INPUT = "gen_ai.usage.input_tokens"
-    OUTPUT = "gen_ai.usage.output_tokens"
-    CACHED = "gen_ai.usage.cache_read.input_tokens"
-    CACHE_WRITTEN = "gen_ai.usage.cache_creation.input_tokens"
-    REASONING = "gen_ai.usage.reasoning.output_tokens"
-    TOOL = "gen_ai.tool.name"
-    TOOL_TYPE = "gen_ai.tool.type"
-    TOOL_CALL = "gen_ai.tool.call.id"
-    ARGUMENTS = "gen_ai.tool.call.arguments"
-    RESULT = "gen_ai.tool.call.result"
-    INPUT_MESSAGES = "gen_ai.input.messages"
-    OUTPUT_MESSAGES = "gen_ai.output.messages"
-    EVALUATION_NAME = "gen_ai.evaluation.name"
-    SCORE = "gen_ai.evaluation.score.value"
-    LABEL = "gen_ai.evaluation.score.label"
-    EXPLANATION = "gen_ai.evaluation.explanation"
-    ERROR = "error.type"
-
-
 OPERATIONS = {"generate": "chat", "embed": "embeddings"}
 """Operations by the ledger's kind of call. Other calls, which cost nothing, have no spans."""
 PROVIDERS = {"gemini": "gcp.gemini", "gemini-openai": "gcp.gemini", "azure": "azure.ai.openai", "mistral": "mistral_ai",
               "xai": "x_ai", "bedrock": "aws.bedrock"}  # fmt: skip
 """Names of providers in the conventions that differ from ours."""
-TOKENS = {"input": Name.INPUT, "output": Name.OUTPUT, "cached": Name.CACHED, "cache_written": Name.CACHE_WRITTEN,
-           "reasoning": Name.REASONING}  # fmt: skip
+TOKENS = {
+    "input": "gen_ai.usage.input_tokens",
+    "output": "gen_ai.usage.output_tokens",
+    "cached": "gen_ai.usage.cache_read.input_tokens",
+    "cache_written": "gen_ai.usage.cache_creation.input_tokens",
+    "reasoning": "gen_ai.usage.reasoning.output_tokens",
+}
 
 
 class RunSpans:
@@ -95,7 +68,8 @@ class RunSpans:
         trace = _id(16, record.run_group, record.run_id)
         root = _id(8, record.run_id)
         calls = [call for call in read_calls(run_dir) if call.get("kind") in tuple(OPERATIONS)]
-        steps = _steps_by_call(trajectory(run_dir, record) if calls else None)
+        found = (trajectory(run_dir, record) if calls else None) or {}
+        steps = {number: step for one in conversations(found) for number, step in _calls_of(steps_of(one)).items()}
         finish = self._finish_reasons(run_dir)
         began = _unix_nanoseconds(record.started_at)
         starts = {str(call.get("number")): _unix_nanoseconds(str(call.get("started_at"))) or began for call in calls}
@@ -105,13 +79,13 @@ class RunSpans:
             step = steps.get(number)
             self._chat(span, call, starts[number], finish.get(number), step)
             yield span
-            for at, tool in enumerate(step.tools if step else ()):
+            if step is None:
+                continue
+            for at, tool in enumerate(step.tools):
                 tool_span = self._span(trace, root, _id(8, record.run_id, "tool", number, at), _INTERNAL)
                 self._tool(tool_span, tool, step, number)
-                tool_span.start_time_unix_nano = span.end_time_unix_nano
-                tool_span.end_time_unix_nano = max(
-                    span.end_time_unix_nano, starts.get(step.next_call or "", 0) if step else 0
-                )
+                tool_span.start_time_unix_nano = end = span.end_time_unix_nano
+                tool_span.end_time_unix_nano = max(end, starts.get(step.next_call or "", 0))
                 yield tool_span
         yield self._root(self._span(trace, b"", root, _INTERNAL), record, calls)
 
@@ -120,7 +94,7 @@ class RunSpans:
 
         return Span(trace_id=trace, span_id=id, parent_span_id=parent, kind=kind)  # type: ignore[arg-type]
 
-    def _attributes(self, values: Mapping[Any, Any], limit: int = _TEXT) -> list[KeyValue]:
+    def _attributes(self, values: Mapping[str, Any], limit: int = _TEXT) -> list[KeyValue]:
         from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 
         def value(given: Any) -> AnyValue:
@@ -135,7 +109,7 @@ class RunSpans:
             text = self._clean(str(given))
             return AnyValue(string_value=text if len(text) <= limit else f"{text[:limit]}…")
 
-        return [KeyValue(key=str(key), value=value(item)) for key, item in values.items() if item not in (None, "", [])]
+        return [KeyValue(key=key, value=value(item)) for key, item in values.items() if item not in (None, "", [])]
 
     def _chat(
         self, span: Span, call: Mapping[str, Any], start: int, finish: list[str] | None, step: CallStep | None
@@ -147,16 +121,16 @@ class RunSpans:
         tokens = as_object(call.get("tokens"))
         status, error = call.get("status"), call.get("error")
         failed = error is not None or not isinstance(status, int) or status >= 400
-        values: dict[Any, Any] = {
-            Name.OPERATION: operation,
-            Name.PROVIDER: _provider(call.get("provider")),
-            Name.MODEL: model,
-            Name.ANSWERED_MODEL: call.get("answered_model"),
-            Name.FINISH: finish,
-            Name.STREAM: call.get("stream"),
-            Name.FIRST_CHUNK: call.get("first_token"),
+        values: dict[str, Any] = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": _provider(call.get("provider")),
+            "gen_ai.request.model": model,
+            "gen_ai.response.model": call.get("answered_model"),
+            "gen_ai.response.finish_reasons": finish,
+            "gen_ai.request.stream": call.get("stream"),
+            "gen_ai.response.time_to_first_chunk": call.get("first_token"),
             **{name: tokens.get(key) for key, name in TOKENS.items()},
-            Name.ERROR: (str(status) if isinstance(status, int) and status >= 400 else "_OTHER") if failed else None,
+            "error.type": (str(status) if isinstance(status, int) and status >= 400 else "_OTHER") if failed else None,
             "mlebench.call": str(call.get("number")),
             **{f"mlebench.{name}": call.get(name) for name in ("cost", "retries", "refused", "replayed")},
         }
@@ -165,16 +139,24 @@ class RunSpans:
             span.status.code = _ERROR  # type: ignore[assignment]
             span.status.message = self._clean(str(error or ""))[:_TEXT]
         if self._content and step:
-            content = {Name.INPUT_MESSAGES: _json(step.input), Name.OUTPUT_MESSAGES: _json(step.output)}
+            content = {"gen_ai.input.messages": _json(step.input), "gen_ai.output.messages": _json(step.output)}
             span.attributes.extend(self._attributes(content, _CONTENT))
 
-    def _tool(self, span: Span, tool: Mapping[str, Any], step: CallStep | None, call: Any) -> None:
+    def _tool(self, span: Span, tool: Mapping[str, Any], step: CallStep, call: str) -> None:
         name, id = str(tool.get("function_name") or "unknown"), str(tool.get("tool_call_id"))
         span.name = self._clean(f"execute_tool {name}")[:_TEXT]
-        values = {Name.OPERATION: "execute_tool", Name.TOOL: name, Name.TOOL_TYPE: "function", Name.TOOL_CALL: id}
+        values = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": id,
+        }
         span.attributes.extend(self._attributes({**values, "mlebench.call": call}))
-        if self._content and step:
-            content = {Name.ARGUMENTS: _json(tool.get("arguments")), Name.RESULT: step.results.get(id)}
+        if self._content:
+            content = {
+                "gen_ai.tool.call.arguments": _json(tool.get("arguments")),
+                "gen_ai.tool.call.result": step.results.get(id),
+            }
             span.attributes.extend(self._attributes(content, _CONTENT))
 
     def _root(self, span: Span, record: RunRecord, calls: list[dict[str, Any]]) -> Span:
@@ -183,14 +165,14 @@ class RunSpans:
         span.start_time_unix_nano, span.end_time_unix_nano = start, max(start, end)
         models = list(record.models_called)
         passed, report = record.outcome.passed, record.report
-        values: dict[Any, Any] = {
-            Name.OPERATION: "invoke_agent",
-            Name.PROVIDER: _provider(calls[0].get("provider") if calls else None),
-            Name.AGENT: record.agent,
-            Name.CONVERSATION: record.run_id,
-            Name.MODEL: models[0] if len(models) == 1 else None,
+        values: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": _provider(calls[0].get("provider") if calls else None),
+            "gen_ai.agent.name": record.agent,
+            "gen_ai.conversation.id": record.run_id,
+            "gen_ai.request.model": models[0] if len(models) == 1 else None,
             **{name: record.usage.tokens.get(key) for key, name in TOKENS.items()},
-            Name.ERROR: None if passed else record.outcome.value,
+            "error.type": None if passed else record.outcome.value,
             "mlebench.run_id": record.run_id,
             "mlebench.run_group": record.run_group,
             "mlebench.competition": record.competition_id,
@@ -227,10 +209,10 @@ class RunSpans:
         self, span: Span, at: int, score: float | None, medal: str | None, why: str | None, more: Mapping[str, Any]
     ) -> None:
         values = {
-            Name.EVALUATION_NAME: "mle-bench",
-            Name.SCORE: score,
-            Name.LABEL: medal or "none",
-            Name.EXPLANATION: why,
+            "gen_ai.evaluation.name": "mle-bench",
+            "gen_ai.evaluation.score.value": score,
+            "gen_ai.evaluation.score.label": medal or "none",
+            "gen_ai.evaluation.explanation": why,
         }
         span.events.add(time_unix_nano=at, name=EVALUATION, attributes=self._attributes({**values, **more}))
 
@@ -290,22 +272,14 @@ class CallStep:
     """The number of the call that received the tools' results; None if there was none."""
 
 
-def _steps_by_call(found: Mapping[str, Any] | None) -> dict[str, CallStep]:
-    """The calls of a trajectory by number."""
-    calls: dict[str, CallStep] = {}
-    for conversation in conversations(found or {}):
-        calls |= _calls_of(steps_of(conversation))
-    return calls
-
-
 def _calls_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, CallStep]:
+    """The calls of a conversation by number."""
     calls: dict[str, CallStep] = {}
     messages: list[dict[str, Any]] = []
     answers = [step for step in steps if step.get("llm_call_count") == 1]
     numbers = [_number(step) for step in answers]
     following = iter([*numbers[1:], None])
     for step in steps:
-        message = {"role": "assistant" if step.get("source") == "agent" else str(step.get("source"))}
         parts: list[dict[str, Any]] = [{"type": "text", "content": step.get("message")}] if step.get("message") else []
         tools = as_objects(step.get("tool_calls"))
         parts += [
@@ -319,12 +293,13 @@ def _calls_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, CallStep]:
         ]
         returned = as_objects(as_object(step.get("observation")).get("results"))
         results = {str(result.get("source_call_id")): str(result.get("content")) for result in returned}
-        whole = {**message, "parts": parts}
+        role = "assistant" if step.get("source") == "agent" else str(step.get("source"))
+        message = {"role": role, "parts": parts}
         if step.get("llm_call_count") == 1:
-            calls[_number(step)] = CallStep(messages, [whole], tools, results, next(following))
+            calls[_number(step)] = CallStep(messages, [message], tools, results, next(following))
             messages = []
         else:
-            messages.append(whole)
+            messages.append(message)
         if results:
             answered = [{"type": "tool_call_response", "id": id, "response": text} for id, text in results.items()]
             messages.append({"role": "tool", "parts": answered})
