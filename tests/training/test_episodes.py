@@ -259,17 +259,17 @@ def test_the_result_of_a_step_does_not_depend_on_the_test_half(bench: Bench, tmp
             lambda bench: bench.episode(REAL, step_timeout=-1e12),
             "step_timeout: -1000000000000.0 is not a positive number",
         ),
-        (lambda bench: bench.episode(REAL, step_timeout=-(10**5000)), "step_timeout: it is not a positive number"),
+        (lambda bench: bench.episode(REAL, step_timeout=-(10**5000)), "step_timeout: a number of thousands of digits"),
         *(
-            (lambda bench, name=name: bench.episode(REAL, **{name: 10**5000}), f"{name} is longer than a hundred years")
+            (lambda bench, name=name: bench.episode(REAL, **{name: 10**5000}), f"{name}: a number of thousands of digi")
             for name in ("time_limit", "step_timeout", "answer_timeout")
         ),
-        (lambda bench: bench.episode(REAL, world=10**5000), "world has too many digits"),
-        (lambda bench: bench.episode(REAL, output_bytes=-(10**5000)), "output_bytes has too many digits"),
+        (lambda bench: bench.episode(REAL, world=10**5000), "world: a number of thousands of digits is not a whole"),
+        (lambda bench: bench.episode(REAL, output_bytes=-(10**5000)), "output_bytes: a number of thousands of digits"),
         (lambda bench: bench.episode(REAL, data="real").write_file("x", "a\ud800"), "x: the text has a character that"),
         (
             lambda bench: bench.episode(REAL, data="real").step("ls", timeout=float("inf")),
-            "timeout is longer than a hundred years",
+            "timeout: inf is not a positive number of seconds, of at most a hundred years",
         ),
         (
             lambda bench: bench.episode(REAL, data="real").step("ls", timeout=float("nan")),
@@ -384,8 +384,8 @@ def test_episodes_are_played_concurrently_and_one_failure_affects_no_other(bench
         assert first.report is not None
         break
     for options, message in (
-        ({"parallel": 0}, "parallel: 0 is not an integer of at least 1"),
-        ({"replacements": -1}, "replacements: -1 is not an integer of at least 0"),
+        ({"parallel": 0}, "parallel: 0 is not a whole number of at least 1"),
+        ({"replacements": -1}, "replacements: -1 is not a whole number of at least 0"),
         ({"rewards": "x"}, "episode has no option rewards; it has data"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -8,12 +8,10 @@ from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.data.preparing import SIZES
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, quoted
 from pytest_mlebench.grading.rewards import REWARDS, Reward
 from pytest_mlebench.io.units import MAX_SECONDS
 from pytest_mlebench.options import from_python
-
-_MAX_BITS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +38,22 @@ class EpisodeOptions:
             value = getattr(self, name)
             if value not in list(known) and not (name == "reward" and callable(value)):
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
-        for name, minimum in (("world", 0), ("output_bytes", 1)):
-            value = getattr(self, name)
-            if isinstance(value, int) and value.bit_length() > _MAX_BITS:  # Python would not print it
-                raise UsageError(f"{name} has too many digits")
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise UsageError(f"{name}: {value!r} is not a whole number of at least {minimum}")
+        check_count("world", self.world, 0)
+        check_count("output_bytes", self.output_bytes, 1)
         for name in ("time_limit", "step_timeout", "answer_timeout"):
             check_seconds(name, getattr(self, name))
 
 
+def check_count(name: str, value: object, minimum: int) -> None:
+    """Raise UsageError unless this is a whole number of at least ``minimum``, and at most 300 digits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 10**300:
+        raise UsageError(f"{name}: {quoted(value)} is not a whole number of at least {minimum}, and at most 300 digits")
+
+
 def check_seconds(name: str, value: object) -> None:
     """Raise UsageError unless this is a valid time limit."""
-    if isinstance(value, int | float) and value > MAX_SECONDS:
-        raise UsageError(f"{name} is longer than a hundred years")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        shown = repr(value) if not isinstance(value, int) or value.bit_length() <= _MAX_BITS else "it"
-        raise UsageError(f"{name}: {shown} is not a positive number of seconds")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_SECONDS:
+        raise UsageError(f"{name}: {quoted(value)} is not a positive number of seconds, of at most a hundred years")
 
 
 def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, EpisodeOptions]:

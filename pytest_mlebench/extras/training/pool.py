@@ -14,7 +14,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.observation import Observation
-from pytest_mlebench.extras.training.options import with_options
+from pytest_mlebench.extras.training.options import check_count, with_options
 from pytest_mlebench.extras.training.recording import EpisodeRecording
 from pytest_mlebench.io.extensions import renamed
 from pytest_mlebench.io.files import AnyPath
@@ -63,9 +63,8 @@ def play(
     of ``Bench.episode``. If a sandbox fails for another reason than its commands, the episode restarts with the same
     seed, at most ``replacements`` times. A failed episode does not affect the others. Raises UsageError.
     """
-    for name, value, minimum in (("parallel", parallel, 1), ("replacements", replacements, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise UsageError(f"{name}: {value!r} is not an integer of at least {minimum}")
+    check_count("parallel", parallel, 1)
+    check_count("replacements", replacements, 0)
     bench, asked = with_options(bench, options)
     recording = None if group is None else EpisodeRecording(group)
 

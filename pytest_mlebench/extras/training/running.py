@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import tempfile
 import threading
 import time
@@ -52,7 +51,7 @@ class RunningEpisode:
         sandbox: Any,
         options: EpisodeOptions,
         seed: int,
-        recording: EpisodeRecording | None = None,
+        recording: EpisodeRecording | None,
     ) -> None:
         self._stack = ExitStack()
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mlebench-episode-")))
@@ -225,7 +224,7 @@ class RunningEpisode:
             raise UsageError(f"{path} cannot be read: {observation.error_of(answer)}")
         try:
             data = base64.b64decode(observation.text_of(answer.get("data")), validate=True)
-        except (ValueError, binascii.Error) as error:
+        except ValueError as error:
             raise EpisodeOver("the sandbox's answer is not Base64") from error
         if len(data) > limit:
             raise EpisodeOver("the sandbox's answer is longer than requested")
@@ -260,10 +259,9 @@ class RunningEpisode:
     def _end(self) -> RunRecord | BaseException | None:
         """Let the run end by itself, or force it to end after ``answer_timeout``. Returns its result."""
         self._channel.close()
-        if self._thread.ident is not None:
-            self._thread.join(self._options.answer_timeout)
-            self._channel.is_over.set()
-            self._thread.join()
+        self._thread.join(self._options.answer_timeout)
+        self._channel.is_over.set()
+        self._thread.join()
         if isinstance(self._result, RunRecord) and self._trajectory is not None:
             self._trajectory.write(self._folder / self._result.run_id)
         return self._result
