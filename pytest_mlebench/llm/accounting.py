@@ -141,6 +141,8 @@ class Exchange:
     """Whether to remove the usage from the stream, because the client did not ask for it."""
     kept: int = 0
     """Bytes of the answer that are held in memory."""
+    has_slot: bool = False
+    """Whether it is one of the run's calls in progress, whose number is limited."""
     noted: bool = False
     """Whether it has been recorded."""
     started: float = field(default_factory=time.monotonic)
@@ -202,8 +204,6 @@ class Accounting:
         """One lock per provider: a run takes one turn at a time, so that other runs get theirs."""
         self._settled = asyncio.Event()
         self._slots = asyncio.Semaphore(settings.max_open)
-        self._slot_holders: set[int] = set()
-        """Numbers of the calls that hold a slot."""
         self._waiting = 0
 
     def close(self) -> None:
@@ -295,7 +295,7 @@ class Accounting:
                 await self._slots.acquire()
         finally:
             self._waiting -= 1
-        self._slot_holders.add(exchange.call.number)
+        exchange.has_slot = True
 
     async def pace(self, provider: Provider, rpm: float) -> None:
         """Wait for the run's turn. If cancelled, gives the turn back. Raises Refusal."""
@@ -327,8 +327,7 @@ class Accounting:
         if exchange.noted:
             return
         exchange.noted = True
-        if exchange.call.number in self._slot_holders:
-            self._slot_holders.remove(exchange.call.number)
+        if exchange.has_slot:
             self._slots.release()
         exchange.remember()
         exchange.call.seconds = round(exchange.elapsed(), 6)

@@ -201,7 +201,7 @@ class API(ABC):
         try:
             admitted: Body = endpoint.rule(body, admission)
         except Wrong as wrong:
-            raise Refusal("invalid", str(wrong)) from None
+            raise Refusal("invalid", f"{admission.place}: {wrong}") from None
         self.drop_withheld_tools(admitted, admission)
         return admitted
 

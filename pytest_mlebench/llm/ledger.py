@@ -110,10 +110,8 @@ class Call:
         return call
 
     def to_json(self) -> dict[str, Any]:
-        values = dict(vars(self))
-        values["tokens"] = None if self.tokens is None else dict(vars(self.tokens))
-        values["cost"] = None if self.cost is None else float(self.cost)
-        return values
+        tokens = None if self.tokens is None else dict(vars(self.tokens))
+        return {**vars(self), "tokens": tokens, "cost": None if self.cost is None else float(self.cost)}
 
 
 @dataclass
@@ -382,10 +380,7 @@ def _lines(read: Callable[[int], bytes], max_bytes: int) -> Iterator[bytes]:
                 yield b"".join([*parts, end])
             parts, size = [], 0
         size += len(rest)
-        if size < MAX_BODY_BYTES:
-            parts.append(rest)
-        else:
-            parts = []
+        parts = [*parts, rest] if size < MAX_BODY_BYTES else []
     yield b"".join(parts)
 
 

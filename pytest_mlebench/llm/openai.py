@@ -46,6 +46,7 @@ CHAT, RESPONSES = "chat", "responses"
 _CLIENT_TOOLS = {"function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer", "tool_search"}
 """Tools that the client runs itself; the provider runs all others. (Tool search does not access the network.)"""
 _STORED_PROMPTS = "stored prompts are not passed on, because they may contain tools that access the network"
+_CONVERSATIONS = "conversations are stored by the provider: send all messages instead"
 _FALLBACKS = "fallbacks and routing are not passed on because they could cost more: name one model"
 _MODEL_CHOICES = dict.fromkeys("models fallbacks route preset user_config provider".split(), refused(_FALLBACKS))
 _CONTENT_FIELDS = tuple("content encrypted_content arguments output input action operation result tools".split())
@@ -148,8 +149,8 @@ _named = Fields({"name": text})
 def _choice(value: Any, admission: Admission) -> Any:
     if type(value) is str:
         return word(value, admission)
-    listed = type(value) is dict and (value.get("type") == "allowed_tools" or "allowed_tools" in value)
-    if type(value) is dict and not listed and not _runs_on_client(value) and not admission.provider_tools:
+    listed = mapping(value, admission).get("type") == "allowed_tools" or "allowed_tools" in value
+    if not listed and not _runs_on_client(value) and not admission.provider_tools:
         raise api.withheld_tool(str(value.get("type")))
     return _choice_fields(value, admission)
 
@@ -206,8 +207,7 @@ _CHAT = Fields(
     {
         **_SAMPLING,
         "messages": many(_message),
-        "max_tokens": count,
-        "max_completion_tokens": count,
+        **dict.fromkeys(api.CHAT_LIMITS, count),
         "stop": either({str: text, list: many(text)}),
         "logit_bias": labels,
         "logprobs": flag,
@@ -221,8 +221,7 @@ _CHAT = Fields(
         "reasoning": Fields({"effort": word, "max_tokens": count, "exclude": flag, "enabled": flag, "summary": word}),
         "usage": Fields({"include": flag}),
         "prompt": kept(_STORED_PROMPTS),
-        "conversation": kept("conversations are stored by the provider: send all messages instead"),
-        "previous_response_id": kept("conversations are stored by the provider: send all messages instead"),
+        **dict.fromkeys(("conversation", "previous_response_id"), kept(_CONVERSATIONS)),
         **dict.fromkeys(("api_base", "base_url", "api_key"), only_with_provider("another server")),
     },
     needs=("messages",),
@@ -260,8 +259,7 @@ _ITEMS: dict[str, Rule] = {
     "tool_search_output": fields(*_call_words, "execution", tools=many(_tool)),
     "additional_tools": fields("id", "role", tools=many(_tool)),
     "reasoning": fields("id", "status", "encrypted_content", summary=_item_parts, content=_item_parts),
-    "compaction": fields("id", "encrypted_content"),
-    "compaction_summary": fields("id", "encrypted_content"),
+    **dict.fromkeys(("compaction", "compaction_summary"), fields("id", "encrypted_content")),
     "item_reference": fields("id"),
 }
 _item_by_type = Tagged(_ITEMS, default="message", what="an item")
@@ -295,8 +293,7 @@ _RESPONSES = Fields(
         **_SAMPLING,
         "input": either({str: text, list: many(_item)}),
         "instructions": text,
-        "max_output_tokens": count,
-        "max_tool_calls": count,
+        **dict.fromkeys(("max_output_tokens", "max_tool_calls"), count),
         "tools": many(_tool),
         "tool_choice": _choice,
         "text": Fields({"format": _format, "verbosity": word}),

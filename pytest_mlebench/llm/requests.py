@@ -123,19 +123,7 @@ _STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_reject_constan
 
 
 class Wrong(Exception):
-    """A value that no rule allows. ``at`` prepends a key to the path of the value."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.path: list[str] = []
-
-    def at(self, key: str) -> Wrong:
-        self.path.insert(0, key)
-        return self
-
-    def __str__(self) -> str:
-        return f"{'.'.join(self.path).replace('.[', '[')[:200] or 'the body'}: {self.message}"
+    """A value that no rule allows. ``Admission.place`` is the value's place."""
 
 
 @dataclass(kw_only=True)
@@ -165,6 +153,11 @@ class Admission:
     long_context: bool = False
     """Whether a header asks for a longer context window than the model has by default."""
     path: list[str] = field(default_factory=list)
+    """Names of the fields around the current value; after an error, also the indexes."""
+
+    @property
+    def place(self) -> str:
+        return ".".join(self.path).replace(".[", "[")[:200] or "the body"
 
     def name(self, key: str) -> str:
         return ".".join([*self.path, key])
@@ -267,12 +260,13 @@ def many(rule: Rule) -> Rule:
     def listed(value: Any, admission: Admission) -> Any:
         if type(value) is not list:
             raise Wrong("must be a list")
-        admitted = []
+        admitted, depth = [], len(admission.path)
         for index, item in enumerate(value):
             try:
                 got = rule(item, admission)
-            except Wrong as wrong:
-                raise wrong.at(f"[{index}]") from None
+            except Wrong:
+                admission.path.insert(depth, f"[{index}]")
+                raise
             if got is not DROPPED:
                 admitted.append(got)
         return admitted
@@ -353,24 +347,17 @@ class Fields:
         admitted: dict[str, Any] = {}
         known = self.known
         for key, item in value.items():
-            rule = known.get(key)
-            name = key
-            if rule is None:
-                name = self._snake.get(key, "")
-                if not name:
-                    self._unknown(key, item, admitted, admission)
-                    continue
-                if name in value:
-                    raise Wrong(f"{key!r} and {name!r} are two spellings of the same field")
-                rule = known[name]
+            name = self._snake.get(key, key)
+            if (rule := known.get(name)) is None:
+                self._unknown(key, item, admitted, admission)
+                continue
+            if name != key and name in value:
+                raise Wrong(f"{key!r} and {name!r} are two spellings of the same field")
             if item is None:
                 admitted[name] = None
                 continue
             admission.path.append(name)
-            try:
-                got = rule(item, admission)
-            except Wrong as wrong:
-                raise wrong.at(name) from None
+            got = rule(item, admission)
             admission.path.pop()
             if got is not DROPPED:
                 admitted[name] = got

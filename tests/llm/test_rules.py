@@ -110,17 +110,19 @@ def test_an_admitted_value_is_sent_unchanged(rule: Rule, value: Any) -> None:
     ("rule", "value", "said"), [(rule, value, said) for rule, values, said in REFUSED for value in values]
 )
 def test_other_values_are_rejected_with_the_reason(rule: Rule, value: Any, said: str) -> None:
+    admission = Admission()
     with pytest.raises(Wrong) as caught:
-        rule(value, Admission())
-    assert caught.value.message == said
-    assert str(caught.value) == f"the body: {said}"
+        rule(value, admission)
+    assert str(caught.value) == said
 
 
 def test_an_error_shows_the_path_of_the_value() -> None:
     rule = fields(input=many(fields(content=many(fields(size=count)))))
-    with pytest.raises(Wrong) as caught:
-        rule({"input": [{"type": "a"}, {"content": [{"size": 1}, {"size": -1}]}]}, Admission())
-    assert str(caught.value) == "input[1].content[1].size: must be a whole number of at least 0"
+    admission = Admission()
+    assert admission.place == "the body"
+    with pytest.raises(Wrong, match="must be a whole number of at least 0"):
+        rule({"input": [{"type": "a"}, {"content": [{"size": 1}, {"size": -1}]}]}, admission)
+    assert admission.place == "input[1].content[1].size"
 
 
 @pytest.mark.parametrize("value", [False, "", [], {}])
@@ -163,8 +165,10 @@ def test_unlisted_words_are_removed_from_a_list() -> None:
     assert admission.dropped == ["include.web.results", f"include.{'x' * 64}"]
     admission = Admission(provider_tools=True)
     assert rule({"include": ["web.results"]}, admission) == {"include": ["web.results"]} and not admission.dropped
-    with pytest.raises(Wrong, match=r"include\[0\]: must be a string"):
-        rule({"include": [1]}, Admission())
+    admission = Admission()
+    with pytest.raises(Wrong, match="must be a string"):
+        rule({"include": [1]}, admission)
+    assert admission.place == "include[0]"
 
 
 def test_dropped_elements_of_a_list_leave_no_gap() -> None:
@@ -248,8 +252,10 @@ def test_a_field_in_snake_case_is_the_same_field_if_servers_accept_both() -> Non
     assert rule({"max_output_tokens": 5}, Admission()) == {"maxOutputTokens": 5}
     with pytest.raises(Wrong, match=r"'max_output_tokens' and 'maxOutputTokens' are two spellings of the same field"):
         rule({"max_output_tokens": 5, "maxOutputTokens": 5}, Admission())
-    with pytest.raises(Wrong, match=r"^maxOutputTokens: must be a whole number"):
-        rule({"max_output_tokens": "5"}, Admission())
+    admission = Admission()
+    with pytest.raises(Wrong, match="must be a whole number"):
+        rule({"max_output_tokens": "5"}, admission)
+    assert admission.place == "maxOutputTokens"
     with pytest.raises(Wrong, match="must be written 'maxOutputTokens'"):
         Fields({"maxOutputTokens": count})({"max_output_tokens": 5}, Admission())
 
