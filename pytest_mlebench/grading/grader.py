@@ -10,11 +10,10 @@ import json
 import logging
 import math
 import os
-import select
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import ERRORS, fork, is_third_party
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES, MEDALS
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, expect, number, reason
-from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main
+from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main, readable
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import THRESHOLDS, TWIN, Report
@@ -60,6 +59,7 @@ class GradingLimits:
 
 EXCEEDED = "grading takes "
 """Prefix of the reason for an invalid submission whose grading exceeded a limit."""
+_POLL_SECONDS = 0.1
 _STOP_SECONDS = 5.0
 _ATTEMPTS = 3
 
@@ -83,33 +83,29 @@ class GradingProcess:
             os.close(request_reader)
             os.close(reply_writer)
 
-    def ask(self, job: Job, path: Path | None, seconds: float, *, certainty: bool = False) -> Reply:
-        """Return the reply to a request; ``certainty`` requests the certainty of the score instead of the score.
-
-        Raises ProcessDied; the process cannot be used afterwards.
-        """
+    def ask(self, job: Job, path: Path | None, seconds: float, certainty: bool, stopped: threading.Event) -> Reply:
+        """Return the reply to a request (see ``ask``). Raises ProcessDied; the process cannot be used afterwards."""
         if job in self.jobs:
             self.jobs.remove(job)
         self.jobs.append(job)
         submission = None if path is None else str(path.absolute())
         self._send({"job": job, "path": submission, "seconds": seconds, "certainty": certainty})
+        while not readable([self._replies.fileno()], _POLL_SECONDS):
+            if stopped.is_set():
+                self._send({"cancel": True})  # which kills the worker
+                break
         line = self._replies.readline(MAX_REPLY + 1)
         if not line.endswith(b"\n"):
             raise ProcessDied(self._death_message())
         reply: Reply = json.loads(line)
         return reply
 
-    def cancel(self) -> None:
-        """Cancel the request that another thread waits for, and kill its worker."""
-        with suppress(ProcessDied):
-            self._send({"cancel": True})
-
     def stop(self) -> None:
         """End the process and its workers."""
         with suppress(OSError):
             self._requests.close()  # the process ends when its input is closed
         with suppress(OSError, ValueError):
-            select.select([self._replies], [], [], _STOP_SECONDS)
+            readable([self._replies.fileno()], _STOP_SECONDS)
         with suppress(OSError):  # its server has ended
             self._process.end()
         self.abandon()
@@ -136,8 +132,11 @@ class ProcessDied(MLEBenchError):
     """A grading process ended unexpectedly."""
 
 
-def job_of(competition: Competition, data: Path, **parameters: Any) -> Job:
-    """Return a job for a competition and the files at ``data``; the job differs if its code or these files changed."""
+def job_of(competition: Competition, side: str, data: Path, max_bytes: int, limits: GradingLimits) -> Job:
+    """Return a job for a competition and its ``answers``, or its ``public`` folder, at ``data``.
+
+    The job differs if the competition's code or the data changed.
+    """
     code = competition.folder.glob("**/*.py")
     return {
         "competition": str(competition.folder.absolute()),
@@ -146,7 +145,9 @@ def job_of(competition: Competition, data: Path, **parameters: Any) -> Job:
         "data_changed": data.stat().st_mtime_ns if data.exists() else 0,
         **({"third_party": True} if is_third_party(competition) else {}),
         **({"leaderboard": asdict(competition.leaderboard)} if competition.is_twin else {}),
-        **parameters,
+        side: str(data.absolute()),
+        "max_bytes": max_bytes,
+        "memory": limits.memory,
     }
 
 
@@ -177,22 +178,21 @@ def ask(
     seconds: float,
     *,
     certainty: bool = False,
-    using: Callable[[GradingProcess | None], None] = lambda _: None,
+    stopped: threading.Event | None = None,
 ) -> Reply:
     """Return the reply of a grading process; retries if something other than its limits ended it.
 
-    ``certainty`` requests the certainty of the score instead of the score. ``using`` is called with the process before
-    the request, and with None afterwards. An ``error`` is returned as a ``defect`` with its ``kind``.
+    ``certainty`` requests the certainty of the score instead of the score. The request is cancelled if another thread
+    sets ``stopped``. An ``error`` is returned as a ``defect`` with its ``kind``.
     """
     reply: Reply = {}
+    stopped = stopped or threading.Event()
     for _ in range(_ATTEMPTS):
+        if stopped.is_set():
+            return {"cancelled": True}
         try:
             with grading_process(job) as process:
-                using(process)
-                try:
-                    reply = process.ask(job, path, seconds, certainty=certainty)
-                finally:
-                    using(None)
+                reply = process.ask(job, path, seconds, certainty, stopped)
         except ProcessDied as died:
             reply = {"defect": str(died)}
             continue
@@ -267,37 +267,15 @@ class FormChecker:
     ) -> None:
         self._id = competition.id
         self._limits = limits or GradingLimits()
-        self._job = job_of(
-            competition, public, public=str(public.absolute()), max_bytes=max_bytes, memory=self._limits.memory
-        )
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._process: GradingProcess | None = None
+        self._job = job_of(competition, "public", public, max_bytes, self._limits)
+        self._stopped = threading.Event()
         # Reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self._limits.seconds).get("confinement") or {}
         """Restrictions on the checking process. ``landlock`` is above 0 if it can open only public files."""
 
     def __call__(self, path: Path) -> str:
         """Return the verdict on a file, which never includes a score."""
-        try:
-            return self._verdict(ask(self._job, path, self._limits.seconds, using=self._use))
-        except _StoppedError:
-            return _STOPPED
-
-    def _use(self, process: GradingProcess | None) -> None:
-        with self._lock:
-            if process is not None and self._stopped:
-                raise _StoppedError
-            self._process = process
-
-    def stop(self) -> None:
-        """Cancel a check that runs in another thread, and refuse further checks."""
-        with self._lock:
-            self._stopped = True
-            if self._process is not None:
-                self._process.cancel()
-
-    def _verdict(self, reply: Reply) -> str:
+        reply = ask(self._job, path, self._limits.seconds, stopped=self._stopped)
         if reply.get("valid") is True:
             return VALID
         if "invalid" in reply:
@@ -311,9 +289,9 @@ class FormChecker:
         logger.warning("%s: the checker failed: %s", self._id, reply.get("traceback") or reply.get("defect"))
         return f"{_INVALID}{_DEFECT}"
 
-
-class _StoppedError(Exception):
-    """The run is over."""
+    def stop(self) -> None:
+        """Cancel a check that runs in another thread, and refuse further checks."""
+        self._stopped.set()
 
 
 def standing(leaderboard: Leaderboard, score: float | None) -> dict[str, Any]:
@@ -360,8 +338,7 @@ class Grader:
         self._generated = TWIN if competition.is_twin else "synthetic" if dataset.is_synthetic else ""
         self.limits = limits or GradingLimits()
         self.max_bytes = max_bytes
-        answers = dataset.answers.absolute()
-        self._job = job_of(competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory)
+        self._job = job_of(competition, "answers", dataset.answers, max_bytes, self.limits)
         # Reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self.limits.seconds).get("confinement") or {}
         """Restrictions on the grading process."""

@@ -84,7 +84,8 @@ PRELOADED = (
 )
 Job = dict[str, Any]
 Reply = dict[str, Any]
-Evaluation = Callable[[Path | None, bool], Reply]
+Evaluation = Callable[[Path, bool], Reply]
+"""Grades a submission, or checks its format. The second argument requests the certainty instead."""
 
 
 def main() -> None:
@@ -145,7 +146,7 @@ class _Lines:
     def next(self, timeout: float | None) -> bytes | None:
         """Return the next line, or None after ``timeout`` seconds; exits at the end of the input."""
         while (line := self.take()) is None:
-            if not _readable([self.descriptor], timeout):
+            if not readable([self.descriptor], timeout):
                 return None
             if not self.fill():
                 os._exit(0)  # a worker ends with its parent
@@ -275,7 +276,7 @@ def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
     with _opened(request["path"]) as descriptors, suppress(OSError):  # it has ended, or leaves requests unread
         socket.send_fds(worker.requests, [message], descriptors)
     while (line := worker.replies.take()) is None:
-        ready = _readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
+        ready = readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
         if control.descriptor in ready:
             if not control.fill():
                 worker.kill()
@@ -346,19 +347,22 @@ def _silence() -> None:
 
 
 def _work(job: Job, requests: socket.socket, replies: int) -> NoReturn:
-    evaluate: Evaluation | None = None
+    landlock, evaluate = 0, None
     opened: dict[Path, int] = {}
     while True:
         message, descriptors, *_ = socket.recv_fds(requests, _MAX_REQUEST, 1)
         if not message:
             os._exit(0)
         request = json.loads(message)
-        path = None if request["path"] is None else Path(request["path"])
         try:
-            if path is not None:
-                opened.update(zip([path], descriptors, strict=False))
-            evaluate = evaluate or _evaluation(job, opened)
-            reply = evaluate(path, bool(request["certainty"]))
+            if request["path"] is not None:
+                opened.update(zip([Path(request["path"])], descriptors, strict=False))
+            if evaluate is None:
+                landlock, evaluate = _evaluation(job, opened)
+            if request["path"] is None:
+                reply: Reply = {"ready": True, "confinement": _confinement(landlock)}
+            else:
+                reply = evaluate(Path(request["path"]), bool(request["certainty"]))
         except MemoryError:
             reply = {"beyond": "memory"}
         except Exception as error:
@@ -369,11 +373,10 @@ def _work(job: Job, requests: socket.socket, replies: int) -> NoReturn:
         os.write(replies, _bounded(reply) + b"\n")
 
 
-def _evaluation(job: Job, opened: Mapping[Path, int]) -> Evaluation:
-    """Return the function that handles requests: it grades, or checks the format if the job has no ``answers``.
+def _evaluation(job: Job, opened: Mapping[Path, int]) -> tuple[int, Evaluation]:
+    """Confine the process; returns the version of Landlock, and what to do with submissions.
 
-    If its path is None, it only confirms that this is possible. Its second argument requests the certainty. ``opened``
-    has the descriptors of open submissions.
+    A job without ``answers`` is to check the format. ``opened`` has the descriptors of open submissions.
     """
     from pytest_mlebench.grading.scorer import Form, Scorer
 
@@ -385,14 +388,12 @@ def _evaluation(job: Job, opened: Mapping[Path, int]) -> Evaluation:
         competition = Competition.load(folder, version=job["version"])
         form = Form(competition, public, max_bytes=max_bytes, opened=opened)
 
-        def check(path: Path | None, certainty: bool) -> Reply:
+        def check(path: Path, certainty: bool) -> Reply:
             assert not certainty, "a format check has no answers"
-            if path is None:
-                return {"ready": True, "confinement": _confinement(landlock)}
             form.check(path)
             return {"valid": True}
 
-        return check
+        return landlock, check
     landlock = 0  # bundled graders are not restricted
     if job.get("third_party"):
         landlock = read_only([folder, Path(job["answers"]), *python_paths()], listable=map(Path, sys.path))
@@ -401,16 +402,14 @@ def _evaluation(job: Job, opened: Mapping[Path, int]) -> Evaluation:
         competition = competition.as_twin(Leaderboard(**job["leaderboard"]))
     scorer = Scorer(competition, Path(job["answers"]), max_bytes=max_bytes, opened=opened)
 
-    def grade(path: Path | None, certainty: bool) -> Reply:
-        if path is None:
-            return {"ready": True, "confinement": _confinement(landlock)}
+    def grade(path: Path, certainty: bool) -> Reply:
         if certainty:
             found = scorer.certainty(path)
             return {"certainty": None if found is None else asdict(found)}
         score = scorer.score(path)
         return {"score": float(score), "rounded": float(round(score, 5))}
 
-    return grade
+    return landlock, grade
 
 
 def _confinement(landlock: int) -> dict[str, Any]:
@@ -450,7 +449,7 @@ def _bounded(reply: Reply) -> bytes:
     return json.dumps(reply).encode()
 
 
-def _readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
+def readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -378,13 +378,16 @@ class Scorer:
 
     def _of_submission(self, function: Callable[[Any, Any], Any], path: Path) -> Any:
         answers = self.answers
-        submission = self._read(path)
-        try:
-            return function(submission, _copy(answers))
-        except (InvalidSubmission, CompetitionError, MemoryError):
-            raise
-        except (Exception, SystemExit) as error:
-            raise GraderDefect(f"grade.py raised {self.competition.describe_error(error)}") from error
+        return _call(self.competition, function, self._read(path), _copy(answers))
+
+
+def _call(competition: Competition, function: Callable[[Any, Any], Any], submission: pd.DataFrame, answers: Any) -> Any:
+    try:
+        return function(submission, answers)
+    except (InvalidSubmission, CompetitionError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise GraderDefect(f"grade.py raised {competition.describe_error(error)}") from error
 
 
 def _copy(answers: Any) -> Any:
@@ -408,6 +411,7 @@ class Form:
         max_bytes: int = MAX_SUBMISSION_BYTES,
         opened: Mapping[Path, int] = NOTHING_OPEN,
     ) -> None:
+        self._competition = competition
         module = competition.module("grade")
         options = _read_options(competition)
         self._read: Callable[[Path], pd.DataFrame]
@@ -428,13 +432,7 @@ class Form:
 
     def check(self, path: Path) -> None:
         """Raise InvalidSubmission with the reason, or GraderDefect if ``check`` raised anything else."""
-        submission = self._read(path)
-        try:
-            self._check(submission, self._template)
-        except (InvalidSubmission, MemoryError):
-            raise
-        except Exception as error:
-            raise GraderDefect(f"grade.py raised {type(error).__name__}: {error}") from error
+        _call(self._competition, self._check, self._read(path), self._template)
 
 
 def check_like_sample(submission: pd.DataFrame, sample: pd.DataFrame) -> None:

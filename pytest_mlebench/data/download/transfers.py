@@ -6,7 +6,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -74,29 +73,29 @@ def in_parallel(
     a thread for minutes, and Python would wait for the threads of an executor.
     """
     stopped = stopped or Event()
-    futures: list[Future[T]] = [Future() for _ in items]
-    waiting = deque(zip(items, futures, strict=True))
-    ended: SimpleQueue[Future[T]] = SimpleQueue()  # by completion: the first error causes others
+    results: dict[int, T] = {}
+    waiting = deque(enumerate(items))
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()  # by completion: the first error causes others
 
     def work() -> None:
         with suppress(IndexError):  # no item is left
             while True:
-                item, future = waiting.popleft()
+                index, item = waiting.popleft()
                 try:
-                    future.set_result(call(item))
+                    results[index] = call(item)
+                    ended.put(None)
                 except BaseException as error:
                     waiting.clear()
-                    future.set_exception(error)
-                ended.put(future)
-                if future.exception():
+                    ended.put(error)
                     stopped.set()
 
     running = [Thread(target=work, daemon=True) for _ in range(min(threads, len(items)))]
     for thread in running:
         thread.start()
     try:
-        for _ in futures:
-            ended.get().result()
+        for _ in items:
+            if error := ended.get():
+                raise error
     except BaseException as error:
         waiting.clear()
         stopped.set()
@@ -104,7 +103,7 @@ def in_parallel(
             for thread in running:
                 thread.join()
         raise
-    return [future.result() for future in futures]
+    return [results[index] for index in range(len(items))]
 
 
 @dataclass(frozen=True, kw_only=True)
