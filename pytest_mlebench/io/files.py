@@ -23,7 +23,8 @@ from pytest_mlebench.io.units import format_size
 T = TypeVar("T")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_INNER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags for opening a folder without following a link."""
 REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Flags for opening a file that must be regular, which has to be checked, without following links or waiting."""
 
@@ -166,7 +167,8 @@ def open_regular(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # otherwise, opening a pipe waits for a writer
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def _without_link(path: str, flags: int) -> int:
@@ -344,7 +346,7 @@ def opened(root: Path, *parts: str) -> Iterator[int]:
     try:
         here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in parts[:-1]:
-            here = _replaced(here, os.open(part, _INNER, dir_fd=here))
+            here = _replaced(here, os.open(part, FOLDER, dir_fd=here))
         here = _replaced(here, os.open(parts[-1], REGULAR, dir_fd=here))
         if not stat.S_ISREG(os.fstat(here).st_mode):
             raise NotReadable("this is not a regular file")

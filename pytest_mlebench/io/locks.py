@@ -67,11 +67,10 @@ def hold_any_lock(paths: Sequence[Path], activity: str, subject: str, reporter: 
 
 
 def _enter(held: ExitStack, path: Path, activity: str, subject: str) -> bool:
-    try:
+    with suppress(LockHeld):
         held.enter_context(hold_lock(path, activity, subject))
-    except LockHeld:
-        return False
-    return True
+        return True
+    return False
 
 
 def lock_holder(path: Path) -> str | None:

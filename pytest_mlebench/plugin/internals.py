@@ -91,30 +91,28 @@ def name_interrupt(config: pytest.Config, message: str) -> None:
         memo.reprcrash.message = message
 
 
-def terminal_copy(config: pytest.Config) -> AbstractContextManager[Callable[[str], None]] | None:
-    """Return a context manager for a function that writes lines from any thread, even while output is captured.
+@contextmanager
+def terminal_copy(config: pytest.Config) -> Iterator[Callable[[str], None] | None]:
+    """Context manager for a function that writes lines from any thread, even while output is captured.
 
-    Returns None if there is no terminal reporter or it does not write to a file. Call this while output is not
-    captured: the function writes to a copy of the file descriptor, which capturing does not redirect.
+    It is None if there is no terminal reporter or it does not write to a file. Enter it while output is not captured:
+    the function writes to a copy of the file descriptor, which capturing does not redirect.
     """
     terminal: Any = config.pluginmanager.getplugin("terminalreporter")
     try:
         copy = os.dup(terminal._tw._file.fileno())
     except (AttributeError, OSError, ValueError):
-        return None
+        yield None
+        return
 
-    @contextmanager
-    def opened() -> Iterator[Callable[[str], None]]:
-        def write(line: str) -> None:
-            start = "\n" if terminal._tw.width_of_current_line else ""
-            os.write(copy, f"{start}{line}\n".encode())
+    def write(line: str) -> None:
+        start = "\n" if terminal._tw.width_of_current_line else ""
+        os.write(copy, f"{start}{line}\n".encode())
 
-        try:
-            yield write
-        finally:
-            os.close(copy)
-
-    return opened()
+    try:
+        yield write
+    finally:
+        os.close(copy)
 
 
 def is_on(config: pytest.Config, part: str) -> bool:

@@ -89,10 +89,6 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
     """Context manager: write a status line about the run group every ``--heartbeat``, even while a test runs."""
     session = state.session_of(config)
     interval = session.settings.heartbeat
-    if not interval or not internals.is_on(config, "heartbeat") or (opened := internals.terminal_copy(config)) is None:
-        yield
-        return
-
     started, stopped, reader = time.monotonic(), threading.Event(), GroupReader(session.group)
     command = f"mlebench watch {shlex.quote(shown(session.group))}"
 
@@ -101,14 +97,16 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
             with suppress(OSError, MLEBenchError):  # a full disk or closed terminal must not stop the runs
                 write(f"mlebench: {pulse(reader, time.monotonic() - started)}; {command}")
 
-    with opened as write:
+    with internals.terminal_copy(config) as write:
         thread = threading.Thread(target=beat, args=(write,), daemon=True)
-        thread.start()
+        if interval and write is not None and internals.is_on(config, "heartbeat"):
+            thread.start()
         try:
             yield
         finally:
             stopped.set()
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
 
 def shown(folder: Path) -> str:

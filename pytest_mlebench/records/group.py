@@ -234,16 +234,11 @@ def _lfs_pointer(path: Path) -> str:
 def group_folders(runs_dir: Path) -> list[Path]:
     """The run groups in a folder, most recently used last. Raises OSError."""
     folders = [path for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
-    used = {path: _last_use(path) for path in folders}
-    return sorted((path for path in folders if used[path]), key=lambda path: (used[path], path.name))
-
-
-def _last_use(folder: Path) -> float:
-    """When a session last began or ended in a run group, in seconds since the epoch; 0 for other folders."""
-    try:
-        return (folder / MANIFEST).stat().st_mtime
-    except OSError:
-        return 0.0
+    used = {}
+    for folder in folders:
+        with suppress(OSError):  # it is not a run group
+            used[folder] = (folder / MANIFEST).stat().st_mtime
+    return sorted(used, key=lambda folder: (used[folder], folder.name))
 
 
 _MAX_NAME = 150

@@ -10,7 +10,6 @@ The timeline shows the submission's score over time and cost, from its snapshots
 from __future__ import annotations
 
 import errno
-import math
 import os
 import stat
 import struct
@@ -18,17 +17,17 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.errors import DataError, UsageError, unusable
-from pytest_mlebench.io.files import REGULAR, entries_below
+from pytest_mlebench.errors import DataError, UsageError, reason
+from pytest_mlebench.io.files import FOLDER, entries_below, open_regular
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_number, as_object, loads
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION, VALIDATION
 from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, Snapshots, digest_of
@@ -86,20 +85,20 @@ class RunFiles:
         """Open a file for reading. An archive never yields more than the file's size. Raises FilesError."""
         if path not in self._files:
             raise FilesError(f"{self.run_dir.name} has no file {path}")
-        try:
-            file = self._opened(path)
-        except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
-            raise FilesError(f"{path} of {self.run_dir.name} cannot be read: {_why(error)}") from error
-        with file:
+        failure = f"{path} of {self.run_dir.name} cannot be read"
+        with ExitStack() as stack:
+            try:
+                file: IO[bytes] = stack.enter_context(
+                    open_regular(self.run_dir / path, follow_links=False)
+                    if self._archive is None
+                    else self._archive.open(path)
+                )
+            except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+                raise FilesError(f"{failure}: {_why(error)}") from error
             try:
                 yield file
             except (EOFError, zlib.error, zipfile.BadZipFile) as error:
-                raise FilesError(f"{path} of {self.run_dir.name} cannot be read: {_why(error)}") from error
-
-    def _opened(self, path: str) -> IO[bytes]:
-        if self._archive is not None:
-            return self._archive.open(path)
-        return _open_regular(self.run_dir / path)
+                raise FilesError(f"{failure}: {_why(error)}") from error
 
     def read(self, path: str, size: int, start: int = 0) -> bytes:
         """Return at most ``size`` bytes of a file, from offset ``start``. Raises FilesError."""
@@ -118,34 +117,20 @@ def open_files(run_dir: Path, *, max_files: int = _MAX_FILES) -> Iterator[RunFil
     ...     print([file.path for file in files.below("code")])  # the dummy agent leaves none
     []
     """
-    try:
-        opened = _open_regular(run_dir / FILES)
-    except FileNotFoundError:
-        yield RunFiles(run_dir, _in_folders(run_dir, max_files))
-        return
-    except (OSError, ValueError) as error:
-        raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
-    with opened as file:
+    with ExitStack() as stack:
         try:
-            archive = _open_archive(file, max_files)
-            files = _checked(archive)
+            file = stack.enter_context(open_regular(run_dir / FILES, follow_links=False))
+            archive = stack.enter_context(_open_archive(file, max_files))
+            found = RunFiles(run_dir, _checked(archive), archive)
+        except FileNotFoundError:
+            found = RunFiles(run_dir, _in_folders(run_dir, max_files))
         except (OSError, EOFError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
             raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
-        with archive:
-            yield RunFiles(run_dir, files, archive)
-
-
-def _open_regular(path: Path) -> IO[bytes]:
-    """Open a file without waiting for a writer. Raises OSError, or ValueError if it is a folder or a special file."""
-    descriptor = os.open(path, REGULAR)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    raise ValueError("it is not a regular file")
+        yield found
 
 
 def _why(error: Exception) -> str:
-    return unusable(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+    return reason(error) or type(error).__name__
 
 
 def _open_archive(file: IO[bytes], max_files: int) -> zipfile.ZipFile:
@@ -289,16 +274,16 @@ def unpack(
             raise UsageError(f"{run_dir.name} left {size:,} bytes, but at most {max_bytes:,} can be unpacked")
         root = _new_folder(target)
         try:
-            for wanted_file in wanted:
+            for file in wanted:
                 try:
-                    if len(os.fsencode(wanted_file.path)) > longest:
+                    if len(os.fsencode(file.path)) > longest:
                         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-                    with files.open(wanted_file.path) as source:
-                        _write(root, wanted_file, source)
+                    with files.open(file.path) as source:
+                        _write(root, file, source)
                 except OSError as error:
                     if error.errno not in _NAME_ERRORS:
                         raise
-                    left_out.append(wanted_file.path)
+                    left_out.append(file.path)
         finally:
             os.close(root)
     return left_out
@@ -307,7 +292,7 @@ def unpack(
 def _new_folder(target: Path) -> int:
     target.mkdir(parents=True, exist_ok=True)
     try:
-        root = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        root = os.open(target, FOLDER)
     except OSError as error:
         raise UsageError(f"{target} is a link, or cannot be opened: name a new folder") from error
     if os.listdir(root):  # noqa: PTH208 - the folder that was opened, whatever has its name now
@@ -324,7 +309,7 @@ def _write(root: int, file: RunFile, source: IO[bytes]) -> None:
         for folder in folders:
             with suppress(FileExistsError):
                 os.mkdir(folder, 0o755, dir_fd=here)
-            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            inner = os.open(folder, FOLDER, dir_fd=here)
             os.close(here)
             here = inner
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -401,10 +386,8 @@ def read_validation_score(run_dir: Path) -> float | None:
             values = loads(files.read(VALIDATION, _MAX_VALIDATION_BYTES))
     except (FilesError, ValueError):
         return None
-    score = values.get("validation_score") if isinstance(values, dict) else None
-    if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) > 1e300:
-        return None
-    return float(score) if math.isfinite(score) else None
+    score = as_number(as_object(values).get("validation_score"))
+    return None if score is None or abs(score) > 1e300 else score
 
 
 def _point(report: Report | None, missing: str, **known: Any) -> TimelinePoint:

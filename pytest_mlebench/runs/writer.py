@@ -10,14 +10,14 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
@@ -87,7 +87,7 @@ class OpenGroup:
         self._version = str(settings.get("bench_version", FIRST))
         _check_place(folder)
         make_folder(folder)
-        self._lock = _acquire_lock(folder, ", or name another group")
+        self._lock = _locked(folder, ", or name another group").lock
         try:
             _await_workers(folder, reporter)
             protect_all(folder.parent)
@@ -280,16 +280,17 @@ def make_runs_dir(folder: Path) -> None:
         (folder / ".gitignore").write_text("# Run groups. Delete this file to commit them.\n*\n", encoding="utf-8")
 
 
-def _acquire_lock(folder: Path, advice: str = "") -> FileLock:
-    """Lock a group, so that no other session writes it meanwhile. Raises UsageError if another session holds it."""
-    lock = FileLock(folder / LOCK)
+def _locked(folder: Path, advice: str = "") -> AcquireReturnProxy[FileLock]:
+    """Lock a group, so that no other session writes it meanwhile. Raises UsageError if another session holds it.
+
+    The result is a context manager that releases the lock at its end.
+    """
     try:
-        lock.acquire(blocking=False)
+        return FileLock(folder / LOCK).acquire(blocking=False)
     except Timeout as error:
         raise UsageError(f"run group {folder} is in use by another session; wait for its end{advice}") from error
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {reason(error)}") from error
-    return lock
 
 
 def hold_as_worker(folder: Path) -> int | None:
@@ -418,12 +419,3 @@ def annotate_group(folder: Path, text: str) -> None:
             replace(manifest, options={**manifest.options, "--note": text}).write(folder)
         except OSError as error:
             raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = _acquire_lock(folder)
-    try:
-        yield
-    finally:
-        lock.release()
