@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError, unusable
@@ -53,62 +55,68 @@ def audit(
     graders = bench.regrader(run_group.version)
     cases: list[Case] = []
     readers: list[Callable[[AuditedRun], object]] = []
-    judge_cases = None if judge is None else Judge(judge, bench.gateway, run_group.folder / FOLDER)
-    if judge_cases is not None:
+    ask = None if judge is None else Judge(judge, bench.gateway, run_group.folder / FOLDER)
+    if ask is not None:
         readers.append(lambda run: cases.append(case_of(run)))
     earlier = _earlier(run_group)
     if plagiarism is None:
-        scanned = _with_earlier_plagiarism(scan(runs_of(run_group, graders), *readers), earlier)
+        scanned = scan(runs_of(run_group, graders), *readers)
+        if earlier.plagiarism is not None:
+            scanned = _added(scanned, _kept(earlier, scanned, PLAGIARISM), plagiarism=earlier.plagiarism)
     else:
         with Fingerprinter(default_parameters()) as fingerprinter:
             compared = _comparison(bench, plagiarism, fingerprinter)
-            scanned = _with_pairs(scan(runs_of(run_group, graders), *readers, compared.add), compared, run_group)
+            scanned = scan(runs_of(run_group, graders), *readers, compared.add)
+            similar, pairs, plagiarism_account = compared()
+        scanned = _added(scanned, similar, plagiarism=plagiarism_account)
+        with _writing(run_group.folder):
+            write_json(run_group.folder / PAIRS, asdict(pairs))
+            html = page(run_group.name, pairs, plagiarism_account)
+            (run_group.folder / PAIRS_PAGE).write_text(html, encoding="utf-8")
         logger.info("%s", run_group.folder / PAIRS_PAGE)
     found = _with_earlier_judge(scanned, earlier)
-    _write(found, run_group.folder)
-    if judge_cases is not None:
+    with _writing(run_group.folder):
+        found.write(run_group.folder)
+    if ask is not None:
         parts = pluralize(sum(len(case.chunks) for case in cases), "part")
         logger.info("the judge reads %s of %s", parts, pluralize(len(cases), "run"))
-        opinions, account = judge_cases(cases)
-        found = replace(scanned, findings=(*scanned.findings, *opinions), judge=account)
-        _write(found, run_group.folder)
+        opinions, judge_account = ask(cases)
+        found = _added(scanned, opinions, judge=judge_account)
+        with _writing(run_group.folder):
+            found.write(run_group.folder)
     return found
 
 
-def _write(found: Findings, folder: Path) -> None:
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        found.write(folder)
+        yield
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
 
 
-def _earlier(group: RunGroup) -> Findings | None:
-    """Return the findings of an earlier audit; None if there is none, or it cannot be read."""
-    try:
-        return read_findings(group.folder)
-    except (OSError, ValueError):
-        return None
+def _earlier(group: RunGroup) -> Findings:
+    """Return the findings of an earlier audit; empty ones if there is none, or it cannot be read."""
+    with suppress(OSError, ValueError):
+        return read_findings(group.folder) or Findings(runs=())
+    return Findings(runs=())
 
 
-def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
+def _with_earlier_judge(found: Findings, earlier: Findings) -> Findings:
     """Keep the judge's findings of an earlier audit, because they have been paid for."""
-    if earlier is None or earlier.judge is None:
+    if earlier.judge is None:
         return found
     unread = {*earlier.judge.incomplete, *(set(found.runs) - set(earlier.runs))}
     account = replace(earlier.judge, incomplete=tuple(sorted(unread & set(found.runs))))
-    return replace(found, findings=(*found.findings, *_kept(earlier, found, SCANNER)), judge=account)
+    return _added(found, _kept(earlier, found, SCANNER), judge=account)
 
 
 def _kept(earlier: Findings, found: Findings, scanner: str) -> Iterator[Finding]:
     return (finding for finding in earlier.findings if finding.scanner == scanner and finding.run_id in found.runs)
 
 
-def _with_earlier_plagiarism(found: Findings, earlier: Findings | None) -> Findings:
-    """Keep the plagiarism findings of an earlier audit."""
-    if earlier is None or earlier.plagiarism is None:
-        return found
-    kept = _kept(earlier, found, PLAGIARISM)
-    return replace(found, findings=(*found.findings, *kept), plagiarism=earlier.plagiarism)
+def _added(found: Findings, more: Iterable[Finding], **account: Any) -> Findings:
+    return replace(found, findings=(*found.findings, *more), **account)
 
 
 def _comparison(bench: Bench, options: PlagiarismOptions, fingerprinter: Fingerprinter) -> Comparison:
@@ -137,14 +145,3 @@ def _code_below(path: Path) -> Iterator[Path]:
         yield path
     else:
         yield from sorted(file for file in regular_files(path) if file.suffix.lower() in LANGUAGES)
-
-
-def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> Findings:
-    """Add the plagiarism findings, and write the pairs to the group's folder. Raises UsageError."""
-    similar, pairs, account = compared()
-    try:
-        write_json(group.folder / PAIRS, asdict(pairs))
-        (group.folder / PAIRS_PAGE).write_text(page(group.name, pairs, account), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{group.folder} cannot be written: {unusable(error)}") from error
-    return replace(found, findings=(*found.findings, *similar), plagiarism=account)

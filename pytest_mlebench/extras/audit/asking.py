@@ -100,17 +100,12 @@ class Model:
                     connected.shutdown(socket.SHUT_RDWR)
 
     def _object(self, path: str, content: bytes) -> Any:
-        answer = None
         with suppress(ValueError):
             answer = call_content(self._provider.api.name, {"path": path, "response": loads(content)}).answer
-        if answer is None:
-            return None
-        if answer.calls:
-            return dict(answer.calls[0].arguments)
-        text = answer.text[:_MAX_REPLY]
-        start, end = text.find("{"), text.rfind("}")
-        with suppress(ValueError):
-            return loads(text[start : end + 1], depth=10)
+            if answer is not None and answer.calls:
+                return dict(answer.calls[0].arguments)
+            text = "" if answer is None else answer.text[:_MAX_REPLY]
+            return loads(text[text.find("{") : text.rfind("}") + 1], depth=10)
         return None
 
 

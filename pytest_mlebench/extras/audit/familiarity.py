@@ -11,13 +11,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP
-from pytest_mlebench.io.progress import Note, Reporter, silent
+from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP, CompletionsServer
+from pytest_mlebench.io.progress import Note, Reporter
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
@@ -57,24 +58,20 @@ def _read(path: Path) -> str:
 
 def measure(
     texts: Mapping[str, Mapping[str, str]],
-    probabilities: Callable[[str], Sequence[float]],
+    server: CompletionsServer,
     scores: Mapping[str, Mapping[str, float]],
-    *,
     cache: Path,
-    asked: tuple[str, ...],
-    reporter: Reporter = silent,
+    reporter: Reporter,
 ) -> list[Knowledge]:
     """Measure how familiar a model is with each competition's texts, and add the ``scores`` on these competitions.
 
-    ``probabilities`` asks the model. Its answers are cached in the folder ``cache``, by digests of the text and of
-    ``asked`` (server and model), so that no question is asked twice.
+    The server's answers are cached in the folder ``cache``, so that no question is asked twice.
     """
     found = []
     for id, by_name in texts.items():
         means: dict[str, TextKnown] = {}
         for name, text in by_name.items():
-            values = _answer(text, probabilities, cache, asked)[:POSITIONS]
-            if values:
+            if values := _answer(text, server, cache)[:POSITIONS]:
                 means[name] = TextKnown(len(values), fmean(values))
         if means:
             reached = {agent: by_id[id] for agent, by_id in scores.items() if id in by_id}
@@ -83,19 +80,16 @@ def measure(
     return found
 
 
-def _answer(text: str, ask: Callable[[str], Sequence[float]], cache: Path, asked: tuple[str, ...]) -> list[float]:
+def _answer(text: str, server: CompletionsServer, cache: Path) -> list[float]:
+    asked = [server.url.rstrip("/"), server.model]
     digest = hashlib.sha256(json.dumps([*asked, TOP, CHARACTERS, text[:CHARACTERS]]).encode()).hexdigest()
     path = cache / f"{digest}.json"
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))["probabilities"]
-        if isinstance(known, list) and all(isinstance(value, int | float) for value in known):
-            return [float(value) for value in known]
-    except (OSError, ValueError, KeyError, TypeError):  # not cached, or truncated
-        pass
-    values = [round(value, 6) for value in ask(text)]
+    with suppress(OSError, ValueError, KeyError, TypeError):  # not cached, or truncated
+        return [float(value) for value in json.loads(path.read_text(encoding="utf-8"))["probabilities"]]
+    values = [round(value, 6) for value in server.probabilities(text)]
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"asked": list(asked), "probabilities": values})
+        write_json(path, {"asked": asked, "probabilities": values})
     except OSError as error:
         raise UsageError(f"answers cannot be cached in {cache}: {error.strerror}") from error
     return values

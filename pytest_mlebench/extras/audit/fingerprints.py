@@ -115,9 +115,10 @@ class Fingerprinter:
         if not isinstance(reply, dict):
             return None
         places: dict[int, list[int]] = {}
-        for hash, place in zip(reply["hashes"], reply["places"], strict=True):
+        lines: dict[int, tuple[int, int]] = {}
+        for hash, place, first, last in reply["prints"]:
             places.setdefault(hash, []).append(place)
-        lines = dict(zip(reply["places"], zip(reply["first"], reply["last"], strict=True), strict=True))
+            lines[place] = (first, last)
         return Fingerprints(text=reply["text"], places=places, lines=lines)
 
     def _reply_to(self, request: bytes) -> Any:
@@ -182,18 +183,14 @@ def _reply(request: dict[str, Any]) -> dict[str, Any] | None:
     text, kgram = code_of_file(request["text"], request["suffix"], raw=request["raw"]), request["kgram"]
     if len(text) > MAX_CHARACTERS:
         return None
-    empty: list[int] = []
-    found = {"text": text, "hashes": empty, "places": empty, "first": empty, "last": empty}
     # The lexer drops empty lines at both ends.
     whole = _without_shared(text)
     body = whole.lstrip("\n")
     dropped = len(whole) - len(body)
     tokens, offsets = filter_code(body, "", LANGUAGES[request["suffix"]])
     if len(tokens) < kgram:
-        return found
+        return {"text": text, "prints": []}
     hashes, selected = winnow(hashed_kgrams(tokens, kgram), request["window"], remove_duplicates=False)
-    kept = [(int(hash), int(place)) for hash, place in zip(hashes, selected, strict=True)
-        if len(set(tokens[place : place + kgram])) > _SIMPLE]  # fmt: skip
     ends = [k for k, character in enumerate(body) if character == "\n"]
     starts, removed, most = [], [], 0
     for start, count in offsets.tolist():
@@ -205,13 +202,12 @@ def _reply(request: dict[str, Any]) -> dict[str, Any] | None:
         at = bisect_right(starts, place) - 1
         return bisect_right(ends, place + (removed[at] if at >= 0 else 0)) + 1 + dropped
 
-    return {
-        "text": text,
-        "hashes": [hash for hash, _ in kept],
-        "places": [place for _, place in kept],
-        "first": [line(place) for _, place in kept],
-        "last": [line(place + kgram - 1) for _, place in kept],
-    }
+    prints = [
+        (int(hash), int(place), line(int(place)), line(int(place) + kgram - 1))
+        for hash, place in zip(hashes, selected, strict=True)
+        if len(set(tokens[place : place + kgram])) > _SIMPLE
+    ]
+    return {"text": text, "prints": prints}
 
 
 def code_of_file(text: str, suffix: str, *, raw: bool) -> str:

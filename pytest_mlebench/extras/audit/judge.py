@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache, partial
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
@@ -146,6 +146,15 @@ class _Task:
         return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
+def _tasks(cases: Sequence[Case], votes: int, model: str) -> Iterator[_Task]:
+    """Yield all votes. The first part of every run comes before the second of any, so that an exhausted budget leaves
+    no run unread."""
+    for at in range(max((len(case.chunks) for case in cases), default=0)):
+        for number, case in enumerate(cases):
+            if at < len(case.chunks):
+                yield from (_Task(case, number, at, vote, model) for vote in range(votes))
+
+
 @dataclass
 class _Tally:
     """Counts of votes, and of failures, over all parts."""
@@ -223,15 +232,7 @@ class Judge:
         self._stop = False
 
     def __call__(self, cases: Sequence[Case]) -> tuple[list[Finding], JudgeAccount]:
-        """Return the findings, and an account of the calls. The first part of every run is judged before the second of
-        any, so that an exhausted budget leaves no run unread."""
-        tasks = [
-            _Task(case, number, at, vote, self._options.model)
-            for at in range(max((len(case.chunks) for case in cases), default=0))
-            for number, case in enumerate(cases)
-            if at < len(case.chunks)
-            for vote in range(self._options.votes)
-        ]
+        """Return the findings, and an account of the calls."""
         tally = _Tally()
         self._folder.mkdir(parents=True, exist_ok=True)
         kept = _VoteFile(self._folder / VOTES)
@@ -245,7 +246,7 @@ class Judge:
             model = Model(gateway, self._provider, self._model)
             running: list[Future[None]] = []
             try:
-                for task in tasks:
+                for task in _tasks(cases, self._options.votes, self._options.model):
                     given = answers(kept.known.get(task.key), task.names)
                     if given is None:
                         running.append(pool.submit(self._vote, model, gateway, tally, kept, task))
@@ -324,11 +325,9 @@ def recount(account: JudgeAccount, cases: Sequence[Case], folder: Path) -> tuple
     with (folder / VOTES).open("rb") as file:
         known = _votes(file)
     tally = _Tally()
-    for number, case in enumerate(cases):
-        for at, vote in product(range(len(case.chunks)), range(account.votes)):
-            task = _Task(case, number, at, vote, account.model)
-            if (given := answers(known.get(task.key), task.names)) is not None:
-                tally.count(task, given)
+    for task in _tasks(cases, account.votes, account.model):
+        if (given := answers(known.get(task.key), task.names)) is not None:
+            tally.count(task, given)
     return list(tally.findings(cases, account.votes)), tally.incomplete(cases, account.votes)
 
 

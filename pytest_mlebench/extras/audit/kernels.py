@@ -75,12 +75,10 @@ def download(
     competition: Competition,
     source: KaggleDownloads,
     reporter: Reporter = silent,
-    *,
-    max_bytes: int = MAX_BYTES,
 ) -> Kernels:
     """Download the missing notebooks. Each file is complete or absent, so that an interrupted call can be resumed.
 
-    Notebooks larger than ``max_bytes`` count as gone. Gone and private notebooks are requested again once in each call.
+    Notebooks larger than ``MAX_BYTES`` count as gone. Gone and private notebooks are requested again once in each call.
     Raises DataError if nothing can be downloaded; the result contains the failures of single notebooks.
     """
     dataset = store.dataset(competition)
@@ -89,7 +87,7 @@ def download(
         wanted = [name for name in here.listed if name not in here.files]
         if not wanted:
             return here
-        job = _Job(dataset, source, reporter, len(wanted), max_bytes)
+        job = _Job(dataset, source, reporter, len(wanted))
         try:
             dataset.kernels.mkdir(exist_ok=True)
             for partial in dataset.kernels.rglob(".*"):  # left by a killed call
@@ -105,18 +103,14 @@ def download(
 class _Job:
     """Downloads notebooks one at a time, in several threads."""
 
-    def __init__(
-        self, dataset: Dataset, source: KaggleDownloads, reporter: Reporter, total: int, max_bytes: int
-    ) -> None:
+    def __init__(self, dataset: Dataset, source: KaggleDownloads, reporter: Reporter, total: int) -> None:
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
-        self.stopped = False
         self._dataset, self._source, self._reporter, self._total = dataset, source, reporter, total
-        self._max_bytes, self._failures = max_bytes, 0
-        self._lock = threading.Lock()
+        self._failures, self._stopped, self._lock = 0, False, threading.Lock()
 
     def __call__(self, name: str) -> None:
-        if self.stopped:
+        if self._stopped:
             return
         try:
             self._write(name, self._source.notebook(name, self._reporter))
@@ -128,7 +122,7 @@ class _Job:
             with self._lock:
                 self.failed[name] = str(error)
                 self._failures += 1
-                self.stopped = self._failures >= _FAILURES
+                self._stopped = self._failures >= _FAILURES
             return
         with self._lock:
             self._failures = 0
@@ -139,8 +133,8 @@ class _Job:
         if suffix is None:
             raise NotebookGone(f"a {notebook.kind} in {notebook.language} contains no program")
         content = notebook.source.encode("utf-8", "replace")
-        if len(content) > self._max_bytes:
-            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(self._max_bytes)}")
+        if len(content) > MAX_BYTES:
+            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(MAX_BYTES)}")
         path = self._dataset.kernels / f"{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_bytes(path, content)

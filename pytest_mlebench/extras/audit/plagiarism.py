@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, Fingerprints, Parameters
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
 from pytest_mlebench.extras.audit.run import AuditedRun
+from pytest_mlebench.io.files import regular_bytes
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.results.findings import Finding, NotebooksRead, PlagiarismAccount, Verdict
 
@@ -224,12 +226,9 @@ class Comparison:
 
 
 def _text(path: Path) -> str | None:
-    try:
-        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
-            return None
-        return path.read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return None
+    with suppress(OSError, ValueError):
+        return regular_bytes(path, MAX_BYTES, follow_links=False).decode("utf-8", "replace")
+    return None
 
 
 def _digest(text: str) -> str:

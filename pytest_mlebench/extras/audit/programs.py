@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.io.files import regular_bytes
 from pytest_mlebench.io.values import as_object, as_objects, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import FILES
@@ -325,13 +326,10 @@ def notebook_code(text: str) -> str | None:
         return None
 
 
-def read_trajectory(run_dir: Path, max_bytes: int = MAX_TRAJECTORY_BYTES) -> Mapping[str, Any] | None:
+def read_trajectory(run_dir: Path) -> Mapping[str, Any] | None:
     """Return a run's trajectory; None if there is none, or it is too large or not valid."""
-    path = run_dir / TRAJECTORY
     try:
-        if path.is_symlink() or path.stat().st_size > max_bytes:
-            return None
-        found = loads(path.read_bytes())
+        found = loads(regular_bytes(run_dir / TRAJECTORY, MAX_TRAJECTORY_BYTES, follow_links=False))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

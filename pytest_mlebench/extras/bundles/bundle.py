@@ -593,7 +593,9 @@ class _Members:
 
     def next(self) -> tuple[str, int] | None:
         """Return the name and size of the next member, before its content; None at the end."""
-        self._discard_padding()
+        if self._padding:
+            self._exactly(tarfile.BLOCKSIZE - self._padding)
+            self._padding = 0
         block = self._exactly(tarfile.BLOCKSIZE)
         if not block.strip(b"\0"):
             return None
@@ -617,11 +619,6 @@ class _Members:
         """Return bytes of the current member. ``next`` skips the padding after it."""
         self._padding = (self._padding + size) % tarfile.BLOCKSIZE
         return self._exactly(size)
-
-    def _discard_padding(self) -> None:
-        if self._padding:
-            self._exactly(tarfile.BLOCKSIZE - self._padding)
-            self._padding = 0
 
     def _exactly(self, size: int) -> bytes:
         parts, left = [], size

@@ -88,10 +88,8 @@ def _audit(options: argparse.Namespace) -> int:
         raise UsageError("audit takes either a GROUP or --calibrate")
     if options.calibrate and options.plagiarism:
         raise UsageError("--plagiarism needs a GROUP: it does not apply to --calibrate")
-    return _calibrate(options) if options.calibrate else _audit_group(options)
-
-
-def _audit_group(options: argparse.Namespace) -> int:
+    if options.calibrate:
+        return _calibrate(options)
     bench = read_bench(options)
     group = read_group(open_group(options.group, bench.settings.runs_dir))
     for why in group.broken:
@@ -224,19 +222,15 @@ def _calibrate(options: argparse.Namespace) -> int:
         folder = Path(scratch)
         found = calibrate(folder, None if judge is None else Judge(judge, bench.gateway, folder / FOLDER))
     if options.json:
-        print_json(_figures(found))
+        values = asdict(found)
+        counts = [
+            {"method": method, "category": category, "half": half, **asdict(counted)}
+            for (method, category, half), counted in found.counts.items()
+        ]
+        print_json({"counts": counts, "cases": values["results"], "judge": values["judge"]})
     else:
         _show_calibration(found)
     return 0
-
-
-def _figures(found: Calibration) -> dict[str, Any]:
-    rates = [
-        {"method": method, "category": category, "half": half, **asdict(counts)}
-        for (method, category, half), counts in found.counts.items()
-    ]
-    judge = None if found.judge is None else asdict(found.judge)
-    return {"counts": rates, "cases": [asdict(case) for case in found.results], "judge": judge}
 
 
 def _show_calibration(found: Calibration) -> None:

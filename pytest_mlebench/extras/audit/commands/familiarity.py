@@ -81,9 +81,7 @@ def _familiarity(options: argparse.Namespace) -> int:
             f"there are {len(texts)}"
         )
     server = CompletionsServer(options.base_url, options.model, key)
-    asked = (options.base_url.rstrip("/"), options.model)
-    cache = store.root / ".familiarity"
-    knowledge = familiarity.measure(texts, server.probabilities, found, cache=cache, asked=asked, reporter=Lines())
+    knowledge = familiarity.measure(texts, server, found, store.root / ".familiarity", Lines())
     correlations = [one for agent in found if (one := familiarity.correlation(agent, knowledge)) is not None]
     result = {
         "run_group": group.name,

@@ -194,7 +194,11 @@ def _shown(bundle: Bundle, card: Card, graders: Callable[[str], Regrader]) -> _E
     run_ids = {
         agent: frozenset(record.run_id for record in group.records if record.agent == agent) for agent in group.agents
     }
-    return _Entry(card=card, rows=rows, run_ids=run_ids, report=_report(group, card))
+    view = overview([group])
+    top = heading(view)
+    note = f"From the bundle {card.digest[:12]}, verified for a leaderboard: {card.headline}."
+    report = page(view, replace(top, caveats=[note, *top.caveats]))
+    return _Entry(card=card, rows=rows, run_ids=run_ids, report=report)
 
 
 def _why_not(card: Card) -> tuple[str, list[str]] | None:
@@ -233,10 +237,3 @@ def _without_words(group: RunGroup) -> RunGroup:
 def _address(row: Row) -> str:
     whole = row.split.startswith("all")
     return urlencode({"agent": row.agent} | ({} if whole else {"split": row.split}))
-
-
-def _report(group: RunGroup, card: Card) -> str:
-    view = overview([group])
-    top = heading(view)
-    note = f"From the bundle {card.digest[:12]}, verified for a leaderboard: {card.headline}."
-    return page(view, replace(top, caveats=[note, *top.caveats]))

@@ -7,7 +7,7 @@ shown as the maker's statement (hardware, times), or not shown (costs and models
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -130,7 +130,9 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
             agent=summary.agent[:_TEXT],
             split=summary.split,
             rates={name: _medal_rate(summary, name) for name in MEDALS},
-            without_contaminated=_without_contaminated(summary),
+            without_contaminated=None
+            if summary.any_medal_without is None or summary.is_provisional
+            else _medal_rate(summary, "any_medal", summary.contaminated),
             contaminated=summary.contaminated,
             percentile=_percentile(summary),
             competitions=summary.competitions,
@@ -219,26 +221,14 @@ def _part(group: RunGroup, summary: SplitSummary) -> RunGroup:
     return replace(group, records=records, manifest=manifest)
 
 
-def _medal_rate(summary: SplitSummary, name: Measure) -> Figure:
-    rate: Rate = getattr(summary, name)
-    if summary.is_provisional:
-        return Figure(mean=rate.mean)
-    return _with_interval(summary, name, summary.competition_ids)
-
-
-def _with_interval(summary: SplitSummary, name: Measure, ids: Iterable[str]) -> Figure:
+def _medal_rate(summary: SplitSummary, name: Measure, without: Collection[str] = ()) -> Figure:
     """Return a rate over competitions, with an interval like that of any medal (see ``SplitSummary.interval``)."""
+    if summary.is_provisional:
+        rate: Rate = getattr(summary, name)
+        return Figure(mean=rate.mean)
     values = summary.values(name)
-    means = [fmean(values[id]) for id in ids]
+    means = [fmean(values[id]) for id in summary.competition_ids if id not in without]
     return Figure(mean=fmean(means), interval=share_interval(means))
-
-
-def _without_contaminated(summary: SplitSummary) -> Figure | None:
-    if summary.any_medal_without is None or summary.is_provisional:
-        return None
-    return _with_interval(
-        summary, "any_medal", (id for id in summary.competition_ids if id not in summary.contaminated)
-    )
 
 
 def _percentile(summary: SplitSummary) -> Figure | None:

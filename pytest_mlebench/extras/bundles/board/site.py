@@ -12,6 +12,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,13 +100,9 @@ def claimed(target: Path) -> bool:
 
 def _files_of(folder: Path) -> set[str] | None:
     """Return the files that a leaderboard lists; None if there is no leaderboard."""
-    try:
-        path = folder / DATA
-        if path.is_symlink() or path.stat().st_size > _MAX_DATA:
-            return None
-        values = loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
+    values = None
+    with suppress(OSError, ValueError):
+        values = loads(io_files.regular_bytes(folder / DATA, _MAX_DATA, follow_links=False))
     if not isinstance(values, dict) or values.get("format") != FORMAT or not isinstance(values.get("files"), list):
         return None
     return {str(name) for name in values["files"]}
