@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.store import DataStore
@@ -26,7 +25,7 @@ from pytest_mlebench.extras.audit.judge import Judge, questions
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.extras.audit.scanners import audit
 from pytest_mlebench.grading.grader import standing
-from pytest_mlebench.io.values import parse
+from pytest_mlebench.io.values import load_yaml, parse
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.outcome import Connection, Ending, Report, SandboxAccount, Validation
@@ -72,10 +71,15 @@ class LabelledCase:
 class Counts:
     """Numbers of unfair cases that were found and missed, and of fair cases that were flagged and cleared."""
 
-    found: int = 0
-    missed: int = 0
-    false_alarms: int = 0
-    cleared: int = 0
+    found: int
+    missed: int
+    false_alarms: int
+    cleared: int
+
+    @classmethod
+    def of(cls, results: Iterable[CaseResult], method: str) -> Counts:
+        pairs = Counter((result.label == "unfair", result.flagged[method]) for result in results)
+        return cls(pairs[True, True], pairs[True, False], pairs[False, True], pairs[False, False])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,31 +108,18 @@ class Calibration:
         methods = [method for method in METHODS if self.judge is not None or method not in ("judge", "both")]
         groups = [(ALL, ALL), *((ALL, half) for half in HALVES), *((category, ALL) for category in questions())]
         return {
-            (method, category, half): _counted(
-                [r for r in self.results if category in (ALL, r.category) and half in (ALL, r.half)], method
+            (method, category, half): Counts.of(
+                (r for r in self.results if category in (ALL, r.category) and half in (ALL, r.half)), method
             )
             for method in methods
             for category, half in groups
         }
 
 
-def _counted(results: Sequence[CaseResult], method: str) -> Counts:
-    pairs = [(r.label == "unfair", r.flagged[method]) for r in results]
-    return Counts(
-        found=pairs.count((True, True)),
-        missed=pairs.count((True, False)),
-        false_alarms=pairs.count((False, True)),
-        cleared=pairs.count((False, False)),
-    )
-
-
 def labelled_cases() -> dict[str, tuple[LabelledCase, ...]]:
     """Return the cases of each half."""
-    found = {}
-    for half in HALVES:
-        values = yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))
-        found[half] = tuple(parse(LabelledCase, case) for case in values["cases"])
-    return found
+    texts = {half: (SET / f"{half}.yaml").read_text(encoding="utf-8") for half in HALVES}
+    return {half: tuple(parse(LabelledCase, case) for case in load_yaml(text)["cases"]) for half, text in texts.items()}
 
 
 def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
@@ -141,7 +132,6 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     labelled = [(half, case) for half, cases in labelled_cases().items() for case in cases]
     texts = []
     findings: list[Finding] = []
-    # One at a time, because runs of one group are compared with each other.
     for half, case in labelled:
         run_dir = folder / "runs" / f"{half}-{case.name}"
         record = _write(case, run_dir, competition, ids)

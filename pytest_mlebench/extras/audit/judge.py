@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -28,12 +28,10 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
-import yaml
-
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.audit.asking import CallRefused, Model, named_model
 from pytest_mlebench.extras.audit.evidence import Case, Piece, readable
-from pytest_mlebench.io.values import loads, parse
+from pytest_mlebench.io.values import load_yaml, loads, parse
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.api import Expected
 from pytest_mlebench.llm.gateway import Gateway
@@ -80,7 +78,7 @@ class JudgeQuestion:
 @cache
 def questions() -> Mapping[str, JudgeQuestion]:
     """Return the judge's questions by name."""
-    values = yaml.safe_load((PROMPTS / "questions.yaml").read_text(encoding="utf-8"))
+    values = load_yaml((PROMPTS / "questions.yaml").read_text(encoding="utf-8"))
     return {name: parse(JudgeQuestion, value) for name, value in values.items()}
 
 
@@ -235,10 +233,9 @@ class Judge:
         """Return the findings, and an account of the calls."""
         tally = _Tally()
         self._folder.mkdir(parents=True, exist_ok=True)
-        kept = _VoteFile(self._folder / VOTES)
         interrupted = False
         with (
-            kept,
+            closing(_VoteFile(self._folder / VOTES)) as kept,
             tempfile.TemporaryDirectory(prefix="mlebench-judge-") as account,
             Gateway(self._settings, [self._provider], run_dir=self._folder, account_folder=Path(account)) as gateway,
             ThreadPoolExecutor(self._options.workers, "judge") as pool,
@@ -353,11 +350,8 @@ class _VoteFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.known: dict[str, Any] = {}
-
-    def __enter__(self) -> _VoteFile:
         try:
-            self._file = self._path.open("ab+")
+            self._file = path.open("ab+")
             self._file.seek(0)
             self.known = _votes(self._file)
             if size := self._file.seek(0, os.SEEK_END):
@@ -365,10 +359,9 @@ class _VoteFile:
                 if self._file.read(1) != b"\n":  # a truncated line of a killed writer
                     self._file.write(b"\n")
         except OSError as error:
-            raise UsageError(f"{self._path} cannot be written: {unusable(error)}") from error
-        return self
+            raise UsageError(f"{path} cannot be written: {unusable(error)}") from error
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
     def add(self, key: str, given: tuple[_Answer, ...]) -> None:
@@ -430,14 +423,11 @@ def _checked(given: _Answer, chunk: Sequence[Piece]) -> tuple[_Vote, int]:
     """Return a vote with its first quote in the part, and how many quotes are not in it. Without one, it is a no."""
     if given.answer is JudgeAnswer.no:
         return _Vote(JudgeAnswer.no), 0
-    found, dropped = None, max(0, len(given.quotes) - _QUOTES)
-    for quote in given.quotes[:_QUOTES]:
-        quoted = _find_quote(quote, chunk)
-        dropped += quoted is None
-        found = found or quoted
-    if found is None:
+    found = [quoted for quote in given.quotes[:_QUOTES] if (quoted := _find_quote(quote, chunk)) is not None]
+    dropped = len(given.quotes) - len(found)
+    if not found:
         return _Vote(JudgeAnswer.no), dropped
-    piece, line, quote = found
+    piece, line, quote = found[0]
     return _Vote(given.answer, _normalised(readable(given.why))[:_WHY], quote, piece, line), dropped
 
 

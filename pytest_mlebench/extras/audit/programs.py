@@ -143,9 +143,9 @@ class Program:
         if tree is None:
             return ProgramFacts(lines=tuple(line[:MAX_LINE] for line in self._lines), unread=tuple(unread))
         nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
-        budget = _NodeBudget()
-        joined = tuple(_joined(nodes[: self.max_nodes], budget))
-        if len(nodes) > self.max_nodes or budget.left <= 0:
+        steps = iter(range(_MAX_STEPS))
+        joined = tuple(_joined(nodes[: self.max_nodes], steps))
+        if len(nodes) > self.max_nodes or next(steps, None) is None:
             unread.append("this code is too deep or too large to be read completely")
         return ProgramFacts(
             is_python=True,
@@ -226,17 +226,11 @@ class ProgramFacts:
     """What could not be read completely."""
 
 
-@dataclass
-class _NodeBudget:
-    """How many more nodes may be visited to join strings."""
-
-    left: int = _MAX_STEPS
-
-
-def _joined(nodes: Iterable[ast.AST], budget: _NodeBudget) -> Iterator[tuple[int, str]]:
+def _joined(nodes: Iterable[ast.AST], steps: Iterator[int]) -> Iterator[tuple[int, str]]:
+    """Yield strings that are joined from constants. Each node that is visited takes one of ``steps``."""
     for node in nodes:
         if isinstance(node, ast.BinOp | ast.Call | ast.JoinedStr):
-            parts = _constants(node, budget)
+            parts = _constants(node, steps)
             if len(parts) > 1:
                 line = getattr(node, "lineno", 1)
                 yield line, "".join(parts)
@@ -267,12 +261,11 @@ def _decoded(text: str) -> str | None:
 _TRAVERSED = (ast.BinOp, ast.Call, ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.List, ast.Tuple)
 
 
-def _constants(node: ast.AST, budget: _NodeBudget) -> list[str]:
+def _constants(node: ast.AST, steps: Iterator[int]) -> list[str]:
     """Return the string constants below a node in source order. A call has those of its function and arguments."""
     found: list[str] = []
     waiting = [(node, 0)]
-    while waiting and len(found) < _MAX_PARTS and budget.left > 0:
-        budget.left -= 1
+    while waiting and len(found) < _MAX_PARTS and next(steps, None) is not None:
         current, depth = waiting.pop()
         if isinstance(current, ast.Constant):
             found += [current.value[:500]] if isinstance(current.value, str) else []

@@ -22,8 +22,8 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import AuditedRun
 from pytest_mlebench.io.units import format_duration, pluralize
-from pytest_mlebench.io.values import as_object, as_objects, json_text
-from pytest_mlebench.llm.ledger import read_bodies
+from pytest_mlebench.io.values import as_count, as_object, as_objects, json_text
+from pytest_mlebench.llm.ledger import BODIES, CALLS, read_bodies
 from pytest_mlebench.llm.providers import call_content
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
@@ -146,8 +146,12 @@ def outside(run: AuditedRun) -> Found:
 def _matches(run: AuditedRun, program: Program, patterns: Iterable[_Pattern]) -> Found:
     for pattern, verdict, about in patterns:
         for line, text in (*program.search(pattern), *program.search_strings(pattern)):
-            number = line if program.call is None else None
-            yield _finding(run, verdict, about, file=program.file, line=number, call=program.call, quote=text)
+            yield _in_program(run, program, verdict, about, line, text)
+
+
+def _in_program(run: AuditedRun, program: Program, verdict: Verdict, text: str, line: int, quote: str) -> Finding:
+    number = line if program.call is None else None
+    return _finding(run, verdict, text, file=program.file, line=number, call=program.call, quote=quote)
 
 
 def _logged(run: AuditedRun, first: re.Pattern[bytes], then: re.Pattern[bytes], text: str) -> Found:
@@ -205,7 +209,8 @@ def known_leak(run: AuditedRun) -> Found:
         )
         for program in run.programs:
             for finding in _matches(run, program, [used]):
-                if left_out.search(finding.quote) or _drops_list(finding.quote, program):
+                a_list = _LIST.match(finding.quote)
+                if left_out.search(finding.quote) or (a_list is not None and a_list[1] in program.dropped):
                     finding = replace(finding, verdict=_LOOK, text=f"{finding.text}, perhaps to exclude it")
                 elif _PRINTS.match(finding.quote):
                     finding = replace(finding, verdict=_LOOK, text=f"{finding.text}, or only mentions it")
@@ -214,12 +219,7 @@ def known_leak(run: AuditedRun) -> Found:
 
 _PRINTS = re.compile(r"(?:print|warnings\.warn|(?:log|logger|logging)\.\w+)\(")
 _LIST = re.compile(r"\s*(\w+)\s*(?::[^=]+)?=\s*[\[({]")
-
-
-def _drops_list(line: str, program: Program) -> bool:
-    """Return whether a line defines a list that is dropped or excluded elsewhere in the code."""
-    found = _LIST.match(line)
-    return found is not None and found[1] in program.dropped
+"""A line that defines a list, which may be dropped or excluded elsewhere in the code."""
 
 
 def handwritten(run: AuditedRun) -> Found:
@@ -230,12 +230,11 @@ def handwritten(run: AuditedRun) -> Found:
             yield from _literal(run, program, node, ids, budget)
         if not program.facts.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
             where = "code" if program.call is None else "commands"
-            yield _finding(run, _VIOLATION, f"it has predictions for test rows in its {where}", file=program.file,
-                line=rows[0][0] if program.call is None else None, call=program.call, quote=rows[0][1])  # fmt: skip
+            yield _in_program(run, program, _VIOLATION, f"it has predictions for test rows in its {where}", *rows[0])
         for line, text in program.facts.decoded:
             if len(rows := _csv_lines(text, ids)) >= _KNOWN_IDS:
-                yield _finding(run, _VIOLATION, "it has predictions for test rows in its code, encoded",
-                    file=program.file, line=line, quote=rows[0][1])  # fmt: skip
+                about = "it has predictions for test rows in its code, encoded"
+                yield _in_program(run, program, _VIOLATION, about, line, rows[0][1])
     if budget.left < 0:
         yield _finding(run, _LOOK, "its code has too many lists to compare all of them with its submission")
 
@@ -244,7 +243,7 @@ def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[st
     line = getattr(node, "lineno", 1)
 
     def found(verdict: Verdict, text: str) -> Finding:
-        return _finding(run, verdict, text, file=program.file, line=line, quote=program.line(line)[:_QUOTE])
+        return _in_program(run, program, verdict, text, line, program.line(line)[:_QUOTE])
 
     if isinstance(node, ast.Dict) and len(node.keys) >= _KNOWN_IDS:
         keys = {_text(key.value) for key in node.keys if isinstance(key, ast.Constant)}
@@ -423,7 +422,7 @@ def _short_answers(run: AuditedRun) -> Found:
         short += call.get("kind") == "generate" and isinstance(output, int) and 0 < output <= _SHORT_TOKENS
     if short >= _SHORT_ANSWERS:
         text = f"{pluralize(short, 'model call')} had answers of a few tokens, like predictions"
-        yield _finding(run, _LOOK, text, file="llm/calls.jsonl")
+        yield _finding(run, _LOOK, text, file=CALLS)
 
 
 def _answered_rows(run: AuditedRun) -> Found:
@@ -440,9 +439,13 @@ def _answered_rows(run: AuditedRun) -> Found:
         pairs = [(line, *line.replace("\t", ",").split(",")[:2]) for _, line in lines]
         right = [line for line, id, value in pairs if expected.get(id.strip("\"' ")) == value.strip()]
         if len(right) >= _KNOWN_IDS:
-            yield _finding(run, _VIOLATION, "predictions of its submission come from a model's answer",
-                file="llm/bodies.jsonl.zst", call=number if isinstance(number, int) else None,
-                quote=right[0])  # fmt: skip
+            yield _in_call(
+                run, _VIOLATION, "predictions of its submission come from a model's answer", number, right[0]
+            )
+
+
+def _in_call(run: AuditedRun, verdict: Verdict, text: str, number: object, quote: str) -> Finding:
+    return _finding(run, verdict, text, file=BODIES, call=as_count(number), quote=quote)
 
 
 _PROVIDERS_CALLS = {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
@@ -455,11 +458,9 @@ def provider_tools(run: AuditedRun) -> Found:
         yield _finding(run, _LOOK, f"it asked for the provider's tool {name[:60]} ({count} ×), which it did not get")
     seen = False
     for body in read_bodies(run.run_dir):
-        number = body.get("number")
         for name, what in _used_tools(body.get("response")):
             seen = True
-            yield _finding(run, _LOOK, f"it used the provider's tool {name[:60]}", file="llm/bodies.jsonl.zst",
-                call=number if isinstance(number, int) else None, quote=what)  # fmt: skip
+            yield _in_call(run, _LOOK, f"it used the provider's tool {name[:60]}", body.get("number"), what)
     if run.provider_tools and run.record.usage.calls and not seen:
         yield _finding(run, _LOOK, "tools that providers run were allowed: what they did is unknown")
 

@@ -42,15 +42,22 @@ def run(path: str) -> None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SystemExit(f"{path} is not a notebook: {error!r}") from error
     if _language(notebook) == "r":
-        _run_with_r(cells)
+        if shutil.which("Rscript") is None:
+            raise SystemExit("Rscript is not installed here")
+        Path(_R).write_text("\n".join(cells) + "\n", encoding="utf-8")
+        raise SystemExit(subprocess.run(["Rscript", _R], check=False).returncode)
     sys.argv = [path]
     sys.path.insert(0, str(Path.cwd()))
     try:
         shell_class = importlib.import_module("IPython.core.interactiveshell").InteractiveShell
     except ImportError:
         _run_plain(cells)
-    else:
-        _run_with_ipython(shell_class, cells)
+        return
+    shell_class.enable_gui = lambda self, gui=None: None  # for `%matplotlib`, whose default raises an error
+    shell = shell_class.instance(colors="nocolor")
+    for source in cells:
+        if not shell.run_cell(source).success:
+            raise SystemExit(1)
 
 
 def _language(notebook: Any) -> str:
@@ -61,21 +68,6 @@ def _language(notebook: Any) -> str:
         if isinstance(values, dict) and isinstance(values.get(key), str):
             return str(values[key]).lower()
     return "python"
-
-
-def _run_with_r(cells: list[str]) -> None:
-    if shutil.which("Rscript") is None:
-        raise SystemExit("Rscript is not installed here")
-    Path(_R).write_text("\n".join(cells) + "\n", encoding="utf-8")
-    raise SystemExit(subprocess.run(["Rscript", _R], check=False).returncode)
-
-
-def _run_with_ipython(shell_class: Any, cells: list[str]) -> None:
-    shell_class.enable_gui = lambda self, gui=None: None  # for `%matplotlib`, whose default raises an error
-    shell = shell_class.instance(colors="nocolor")
-    for source in cells:
-        if not shell.run_cell(source).success:
-            raise SystemExit(1)
 
 
 def _run_plain(cells: list[str]) -> None:

@@ -27,13 +27,13 @@ from pytest_mlebench.extras.bundles.claims import claims
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.extras.bundles.verify_settings import settings
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import as_object, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup, runs_in_progress
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
 from pytest_mlebench.results import read_group
-from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
+from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.runs.files import NOT_GRADED, FilesError, check_files, read_validation_score
 from pytest_mlebench.runs.regrade import Regrader, differences, exceeded_limit, same_score
@@ -68,10 +68,16 @@ def verify(
     )
     try:
         group = _read(bundle)
-        checks, audited = _group_checks(bundle, group, regrader, files)
+        graders = regrader(group.version)
+        checks = list(_consistency(bundle, group, graders))
+        same = "digests and verification match this machine's data"
+        checks.append(Check.of("data", _data(group, graders), same))
+        grades, again = _grades(bundle, group, graders)
+        checks += [grades, _tables(bundle, group, again, files)]
+        others, audited = claims(bundle, group, regrader)
         return replace(
             card,
-            checks=(*card.checks, *checks),
+            checks=(*card.checks, *checks, *others),
             profile=fairness_profile(group, audited),
             findings=audited,
             warnings=tuple(_warnings(group)),
@@ -141,19 +147,6 @@ def _read(bundle: Bundle) -> RunGroup:
     return group
 
 
-def _group_checks(
-    bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader], files: Files
-) -> tuple[list[Check], Findings]:
-    graders = regrader(group.version)
-    checks = list(_consistency(bundle, group, graders))
-    same = "digests and verification match this machine's data"
-    checks.append(Check.of("data", _data(group, graders), same))
-    check, again = _grades(bundle, group, graders)
-    checks += [check, _tables(bundle, group, again, files)]
-    others, audited = claims(bundle, group, regrader)
-    return [*checks, *others], audited
-
-
 def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[Check]:
     """Yield the checks that need neither data nor grading."""
     yield Check.of("records", _records(bundle, group, graders), pluralize(len(group.records), "run"))
@@ -213,11 +206,10 @@ def _key(key: Any) -> str:
 
 def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[str]:
     run_dir = bundle.folder / record.run_id
-    raw = loads((run_dir / RECORD).read_bytes())
+    raw = as_object(loads((run_dir / RECORD).read_bytes()))
     written = json.loads(json.dumps(record.to_json()))
     for name in ("outcome", "last_change"):
-        if not isinstance(raw, dict) or raw.get(name) != written[name]:
-            raw = raw if isinstance(raw, dict) else {}
+        if raw.get(name) != written[name]:
             yield f"{name.replace('_', ' ')} is {raw.get(name)!r:.100}, but the record implies {written[name]!r:.100}"
     if not record.run_id.startswith(record.key.run_prefix):
         yield f"its directory name does not match a run of {_key(record.key)}"

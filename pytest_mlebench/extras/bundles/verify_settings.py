@@ -69,7 +69,9 @@ def settings(group: RunGroup, made_at: str) -> Iterator[str]:
     if wrong:
         return
     for record in group.records:
-        wrong = [*_times(record, periods), *_of_session(record, periods), *_permissions(record)]
+        by_session = [list(_unlike(record, period)) for period in _sessions_of(record, periods)]
+        closest = min(by_session, key=len, default=[])
+        wrong = [*_times(record, periods), *closest, *_permissions(record)]
         wrong += _of_agent(record, manifest, group.version)
         yield from (f"{record.run_id}: {why}" for why in wrong)
     yield from _summaries(group)
@@ -203,12 +205,6 @@ def _sessions_of(record: RunRecord, periods: Sequence[_Period]) -> list[_Period]
         return []
     slack = timedelta(seconds=SLACK_SECONDS)
     return [period for period in periods if period.start - span[0] <= slack and span[1] - period.end <= slack]
-
-
-def _of_session(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
-    """Yield how a record differs from the settings of the session that it matches best."""
-    found = [list(_unlike(record, period)) for period in _sessions_of(record, periods)]
-    yield from min(found, key=len, default=[])
 
 
 def _below(path: str, period: _Period) -> dict[str, Any]:
