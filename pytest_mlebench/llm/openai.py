@@ -96,20 +96,13 @@ _SAMPLING: dict[str, Rule] = {
     "thinking": _thinking,
     "chat_template_kwargs": labels,
     **_MODEL_CHOICES,
-    **{
-        name: only_with_provider(what)
-        for name, what in {
-            "web_search_options": "web search",  # OpenAI
-            "search_parameters": "live search",  # xAI
-            "search_settings": "web search",  # Groq
-            "plugins": "plugins",  # OpenRouter: web, files
-            "data_sources": "data sources",  # Azure
-            "enable_search": "web search",  # Qwen
-            "search_options": "web search",
-            "web_search": "web search",
-            "mcp_servers": "MCP",
-        }.items()
-    },
+    "web_search_options": only_with_provider("web search"),  # OpenAI
+    "search_parameters": only_with_provider("live search"),  # xAI
+    "search_settings": only_with_provider("web search"),  # Groq
+    "plugins": only_with_provider("plugins"),  # OpenRouter: web, files
+    "data_sources": only_with_provider("data sources"),  # Azure
+    **dict.fromkeys(("enable_search", "search_options", "web_search"), only_with_provider("web search")),  # Qwen
+    "mcp_servers": only_with_provider("MCP"),
 }
 
 

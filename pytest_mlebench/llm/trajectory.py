@@ -78,7 +78,8 @@ class _Builder:
         """Add a call. Calls must be added in order. If it makes the trajectory too long, the rest is left out."""
         messages = [message for message in said.messages if message.role != "system"]
         fingerprints = [message.fingerprint for message in messages]
-        conversation, known = self._find(said, messages, fingerprints)
+        last = next((at for at in reversed(range(len(messages))) if messages[at].role == "agent"), -1)
+        conversation, known = self._find(said, last, fingerprints)
         copied = 0
         if conversation is None:
             if len(self.conversations) >= MAX_CONVERSATIONS:
@@ -89,7 +90,7 @@ class _Builder:
             for message in said.messages:
                 if message.role == "system":
                     self._message(conversation, message, call)
-            copied = next((at + 1 for at in reversed(range(len(messages))) if messages[at].role == "agent"), 0)
+            copied = last + 1
         for at, message in enumerate(messages[known:]):
             if self.is_full:
                 return
@@ -102,18 +103,16 @@ class _Builder:
                 self._by_id[said.id] = conversation
             self._message(conversation, said.answer, call, is_answer=True)
 
-    def _find(
-        self, said: CallContent, messages: list[Message], fingerprints: list[bytes]
-    ) -> tuple[_Conversation | None, int]:
+    def _find(self, said: CallContent, last: int, fingerprints: list[bytes]) -> tuple[_Conversation | None, int]:
         """Find the conversation that a request continues (None if it is new), and how many of its messages are known.
 
         Agents do not repeat every message exactly: they leave out old results and shorten long ones. A request
         continues a conversation if it repeats the last answer, or all before that answer, which it may have changed.
+        ``last`` is the index of the request's last message from the agent; -1 if there is none.
         """
         if said.previous is not None and (found := self._by_id.get(said.previous)) is not None:
             rest = found.fingerprints[found.answered :]
             return (found, len(rest)) if fingerprints[: len(rest)] == rest else (None, 0)
-        last = next((at for at in reversed(range(len(messages))) if messages[at].role == "agent"), -1)
         best: tuple[int, _Conversation] | None = None
         for conversation in self.conversations:
             earlier, rest = conversation.fingerprints, conversation.fingerprints[conversation.answered :]
@@ -213,7 +212,7 @@ class _Builder:
             return []
 
     def _id(self, id: str) -> str:
-        return self._clean(id[:200])
+        return self._clean(id)[:200]
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments, ensure_ascii=False, default=str)

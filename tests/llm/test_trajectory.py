@@ -417,7 +417,8 @@ def test_the_time_limit_is_respected(tmp_path: Path) -> None:
 def test_secrets_are_masked_in_every_text(tmp_path: Path) -> None:
     secret = "hunter2-hunter2-hunter2"
     function = {"name": secret, "arguments": json.dumps({"key": secret})}
-    calls = {"role": "assistant", "content": secret[::-1], "tool_calls": [{"id": secret, "function": function}]}
+    tool_calls = [{"id": id, "function": function} for id in (secret, "x" * 190 + secret)]
+    calls = {"role": "assistant", "content": secret[::-1], "tool_calls": tool_calls}
     result = {"role": "tool", "tool_call_id": secret, "content": secret.encode().hex()}
     found = trajectory(
         tmp_path,
