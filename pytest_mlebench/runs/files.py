@@ -29,7 +29,7 @@ from pytest_mlebench.io.files import FOLDER, entries_below, open_regular
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import as_number, as_object, loads
 from pytest_mlebench.records.outcome import Report, TimelinePoint
-from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION, VALIDATION
+from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION, VALIDATION, RunRecord
 from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, Snapshots, digest_of
 
 _MAX_FILES = 400_000
@@ -331,19 +331,18 @@ _INTERRUPTED = f"{NOT_GRADED}the session was interrupted"
 
 def timeline(
     snapshots: Snapshots,
-    report: Report,
+    record: RunRecord,
     run_dir: Path,
     *,
-    seconds: float,
-    spent: Mapping[str, Any],
     grade: Callable[[Path], Report] | None,
     limit: float = defaults.TIMELINE_SECONDS,
 ) -> tuple[TimelinePoint, ...]:
-    """Return the snapshots by time, and last the submission that the run left, whose ``report`` is known.
+    """Return the snapshots of a run by time, and last the submission that it left, which is graded already.
 
-    ``seconds`` and ``spent`` are those of the whole run. ``grade`` grades a snapshot; None: snapshots are not graded.
-    Grading stops after ``limit`` seconds; its order ensures that the graded snapshots cover the whole run.
+    ``grade`` grades a snapshot; None: snapshots are not graded. Grading stops after ``limit`` seconds; its order
+    ensures that the graded snapshots cover the whole run.
     """
+    report, seconds = record.report, record.seconds
     taken, final = list(snapshots.taken), run_dir / SUBMISSION
     has_file = report.submission_exists and final.is_file() and not final.is_symlink()
     final_digest = digest_of(final) if has_file else None
@@ -368,7 +367,7 @@ def timeline(
     ]
     if final_digest and not (points and points[-1].final):
         at = seconds if snapshots.changed_at is None else min(seconds, snapshots.changed_at)
-        calls, cost = spent.get("calls"), spent.get("cost")
+        calls, cost = record.llm.get("calls"), record.llm.get("cost")
         points.append(_point(report, "", seconds=round(at, 3), calls=calls, cost=cost, file=SUBMISSION, final=True))
     return tuple(points)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -229,9 +230,7 @@ def regrade(group: RunGroup, version: str, regrader: Regrader) -> Regrading:
 def write_regrading(folder: Path, result: Regrading) -> Path:
     """Write a regrading to a new file in the group's folder; returns its path. Raises OSError."""
     name = f"regraded-{result.bench_version}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    path, number = folder / f"{name}.json", 1
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}.json"
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    path = next(path for path in (folder / f"{name}.json" for name in names) if not path.exists())
     write_json(path, asdict(result))
     return path

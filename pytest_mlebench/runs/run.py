@@ -298,11 +298,11 @@ def run_agent(
         execution, error = _execute(run, sandbox)
         ended = datetime.now(UTC)
         report = graded(run.grader, run_dir)
-        notes = (*execution.sandbox.notes, *_notes(run))
-        if options.may_record is not None:
-            options.may_record()
         llm = _without_gateway(agent, options) if gateway is None else gateway.account()
         usage = Usage.of(llm)
+        notes = (*execution.sandbox.notes, *_notes(run, usage))
+        if options.may_record is not None:
+            options.may_record()
         instead = "" if report.submission_exists else _submission_substitute(run_dir, execution)
         complete = RunRecord(
             **_common_fields(agent, competition, dataset, options, run_dir, seed=seed, started=started, ended=ended),
@@ -418,14 +418,13 @@ def _execute(run: _Run, sandbox: Sandbox) -> tuple[Execution, str | None]:
         return Execution(ending=Ending.NOT_STARTED, seconds=0.0), message
 
 
-def _notes(run: _Run) -> Iterator[str]:
+def _notes(run: _Run, usage: Usage) -> Iterator[str]:
     """Yield the record's notes that do not come from the sandbox. Writes the trajectory."""
     yield from run.task.snapshots.notes if run.task.snapshots else ()
     if not run.checker.confinement.get("landlock"):
         yield _UNCONFINED
     if run.task.gateway:
         yield from _write_trajectory(run.task.run_dir, run.task.agent, run.options)
-        usage = Usage.of(run.task.gateway.account())
         if lacking := usage.left_out:
             why = "it would be too large"
             if usage.write_error:
@@ -467,16 +466,8 @@ def _with_timeline(run: _Run, complete: RunRecord, grade: Callable[[Path], Repor
     """Return the record with the snapshots of the submission, if any were taken; ``grade`` grades them."""
     if (snapshots := run.task.snapshots) is None:
         return complete
-    points = timeline(
-        snapshots,
-        complete.report,
-        run.task.run_dir,
-        seconds=complete.seconds,
-        spent=complete.llm,
-        grade=grade,
-        limit=run.options.limits.timeline_seconds,
-    )
-    return replace(complete, timeline=points)
+    limit = run.options.limits.timeline_seconds
+    return replace(complete, timeline=timeline(snapshots, complete, run.task.run_dir, grade=grade, limit=limit))
 
 
 def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
@@ -558,8 +549,8 @@ def _recorded_calls(run_dir: Path, *, replayed: bool) -> dict[str, Any]:
     return {**about, **totals.to_json()} if providers else {}
 
 
-def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple[str, ...]:
-    """Write ``trajectory.json`` from the recording of model calls; returns notes for the record. Never raises."""
+def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> Iterator[str]:
+    """Write ``trajectory.json`` from the recording of model calls. Yields notes for the record; never raises."""
     from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 
     providers = options.gateway().providers.values() if options.gateway is not None else ()
@@ -571,8 +562,7 @@ def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple
             write_json(run_dir / TRAJECTORY, trajectory)
     except Exception as problem:  # whatever an agent's calls contain, its run counts
         logger.warning("%s: no trajectory", run_dir, exc_info=True)
-        return (f"no trajectory: {type(problem).__name__}: {problem}",)
-    return ()
+        yield f"no trajectory: {type(problem).__name__}: {problem}"
 
 
 def _written(complete: RunRecord, run_dir: Path) -> RunRecord:

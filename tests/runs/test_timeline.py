@@ -8,7 +8,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from pytest_mlebench.runs.files import read_validation_score, timeline
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
 from pytest_mlebench.sandbox.collection import Snapshot, SnapshotPolicy, Snapshots, digest_of
-from tests.groups import report_of
+from tests.groups import record_with, report_of
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox, script_agent
 
@@ -172,8 +171,9 @@ def points_of(
 
     report = report_of(competition, None if final is None else float(final), exists=final is not None)
     snapshots = made_up(folder, texts, final)
-    spent: Mapping[str, Any] = {"calls": 9, "cost": 0.9}
-    return timeline(snapshots, report, folder, seconds=10.0, spent=spent, grade=grade, **options), asked, report
+    llm = {"calls": 9, "cost": 0.9}
+    record = replace(record_with(competition, "gold"), report=report, seconds=10.0, llm=llm)
+    return timeline(snapshots, record, folder, grade=grade, **options), asked, report
 
 
 def test_each_content_is_graded_once_and_the_last_one_is_not_regraded(tmp_path: Path, competition: Competition) -> None:
