@@ -51,7 +51,7 @@ _cache = fields("ttl", "scope")
 _INNER: dict[str, Rule] = {}
 _nested = either({str: text, list: many(Tagged(_INNER, what="a block"))})
 """Content of a tool's result, a document or a system prompt. Its blocks, which can contain others, are added below."""
-_citations = either({dict: Fields({"enabled": flag}), list: many(mapping)})
+_citations = either({dict: Fields(enabled=flag), list: many(mapping)})
 
 
 def _source(what: str) -> Rule:
@@ -121,34 +121,29 @@ _edit_fields = fields(
 )
 _FALLBACKS = "fallbacks are not passed on because they could cost more: name one model"
 _MESSAGES = Fields(
-    {
-        "model": text,
-        "max_tokens": count,
-        "messages": many(fields("role", content=_blocks)),
-        "system": _nested,
-        "stream": flag,
-        "stop_sequences": many(text),
-        "temperature": number,
-        "top_p": number,
-        "top_k": whole,
-        "tools": many(_tool),
-        "tool_choice": fields("name", disable_parallel_tool_use=flag),
-        "thinking": fields("display", budget_tokens=count),
-        "metadata": Fields({"user_id": text}),
-        **dict.fromkeys(("service_tier", "speed", "inference_geo"), word),
-        "cache_control": _cache,
-        "context_management": Fields({"edits": many(_edit)}),
-        "output_format": fields(schema=mapping),
-        "output_config": Fields(
-            {"effort": word, "format": fields(schema=mapping), "task_budget": fields(total=count, remaining=count)}
-        ),
-        "mcp_servers": only_with_provider("mcp"),
-        "container": only_with_provider("container"),
-        **dict.fromkeys(("fallbacks", "models"), refused(_FALLBACKS)),
-        "thread": refused("threads are stored by the provider: send all messages instead"),
-    },
-    needs=("messages",),
-)
+    model=text,
+    max_tokens=count,
+    messages=many(fields("role", content=_blocks)),
+    system=_nested,
+    stream=flag,
+    stop_sequences=many(text),
+    temperature=number,
+    top_p=number,
+    top_k=whole,
+    tools=many(_tool),
+    tool_choice=fields("name", disable_parallel_tool_use=flag),
+    thinking=fields("display", budget_tokens=count),
+    metadata=Fields(user_id=text),
+    **dict.fromkeys(("service_tier", "speed", "inference_geo"), word),
+    cache_control=_cache,
+    context_management=Fields(edits=many(_edit)),
+    output_format=fields(schema=mapping),
+    output_config=Fields(effort=word, format=fields(schema=mapping), task_budget=fields(total=count, remaining=count)),
+    mcp_servers=only_with_provider("mcp"),
+    container=only_with_provider("container"),
+    **dict.fromkeys(("fallbacks", "models"), refused(_FALLBACKS)),
+    thread=refused("threads are stored by the provider: send all messages instead"),
+).requiring("messages")
 _SYSTEM_TOKENS = 4096
 """Upper bound for the system prompt that tools add."""
 

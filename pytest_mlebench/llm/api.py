@@ -66,7 +66,7 @@ class Endpoint:
     model: str | None = None
     stream: bool | None = None
     """None: the request body decides."""
-    rule: Rule = field(default=Fields({}), compare=False, repr=False)
+    rule: Rule = field(default=Fields(), compare=False, repr=False)
     """What the request body may contain."""
 
 

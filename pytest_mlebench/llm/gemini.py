@@ -7,7 +7,6 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pytest_mlebench.io.values import as_object, as_objects
@@ -16,7 +15,7 @@ from pytest_mlebench.llm.api import Body, Endpoint, Message
 from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
-    Fields,
+    CamelFields,
     Problem,
     Rule,
     Wrong,
@@ -42,32 +41,27 @@ _CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
 """Tools that the client runs itself; the provider runs those in any other field of a tool."""
 
 
-_known = partial(Fields, snake=True)
-_blob = media(_known({"mimeType": text, "data": base64, "displayName": text}), "mimeType")
-_part = _known(
-    {
-        "text": text,
-        "thought": flag,
-        "thoughtSignature": text,
-        "inlineData": _blob,
-        "fileData": by_address,
-        "functionCall": _known({"id": text, "name": text, "args": mapping}),
-        "functionResponse": _known(
-            {
-                "id": text,
-                "name": text,
-                "response": mapping,
-                "parts": many(_known({"inlineData": _blob, "fileData": by_address})),
-                "willContinue": flag,
-                "scheduling": word,
-            }
-        ),
-        "videoMetadata": _known({"startOffset": text, "endOffset": text, "fps": number}),
-        "mediaResolution": either({str: word, dict: _known({"level": word, "numTokens": count})}),
-        "executableCode": _known({"id": text, "language": word, "code": text}),
-        "codeExecutionResult": _known({"id": text, "outcome": word, "output": text}),
-        "partMetadata": mapping,
-    }
+_blob = media(CamelFields(mimeType=text, data=base64, displayName=text), "mimeType")
+_part = CamelFields(
+    text=text,
+    thought=flag,
+    thoughtSignature=text,
+    inlineData=_blob,
+    fileData=by_address,
+    functionCall=CamelFields(id=text, name=text, args=mapping),
+    functionResponse=CamelFields(
+        id=text,
+        name=text,
+        response=mapping,
+        parts=many(CamelFields(inlineData=_blob, fileData=by_address)),
+        willContinue=flag,
+        scheduling=word,
+    ),
+    videoMetadata=CamelFields(startOffset=text, endOffset=text, fps=number),
+    mediaResolution=either({str: word, dict: CamelFields(level=word, numTokens=count)}),
+    executableCode=CamelFields(id=text, language=word, code=text),
+    codeExecutionResult=CamelFields(id=text, outcome=word, output=text),
+    partMetadata=mapping,
 )
 
 
@@ -79,7 +73,7 @@ def _one_part(value: Any, admission: Admission) -> Any:
 
 
 _parts = either({dict: _one_part, list: many(_one_part)})
-_content = _known({"role": text, "parts": _parts})
+_content = CamelFields(role=text, parts=_parts)
 _contents = either({dict: _content, list: many(_content)})
 
 
@@ -96,19 +90,15 @@ def _tool(value: Any, admission: Admission) -> Any:
     return _client_tool(of_client, admission) if of_client else DROPPED
 
 
-_declaration = _known(
-    {
-        "name": text,
-        "description": text,
-        "behavior": word,
-        **dict.fromkeys(("parameters", "response", "parametersJsonSchema", "responseJsonSchema"), mapping),
-    }
+_declaration = CamelFields(
+    name=text,
+    description=text,
+    behavior=word,
+    **dict.fromkeys(("parameters", "response", "parametersJsonSchema", "responseJsonSchema"), mapping),
 )
-_client_tool = _known(
-    {
-        "functionDeclarations": either({dict: _declaration, list: many(_declaration)}),
-        "computerUse": _known({"environment": word, "excludedPredefinedFunctions": many(text)}),
-    }
+_client_tool = CamelFields(
+    functionDeclarations=either({dict: _declaration, list: many(_declaration)}),
+    computerUse=CamelFields(environment=word, excludedPredefinedFunctions=many(text)),
 )
 
 
@@ -118,30 +108,26 @@ def _modality(value: Any, admission: Admission) -> Any:
     return value.upper()
 
 
-_voice = _known({"prebuiltVoiceConfig": _known({"voiceName": text})})
-_speaker = _known({"speaker": text, "voiceConfig": _voice})
-_config = _known(
-    {
-        **dict.fromkeys(("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty"), number),
-        **dict.fromkeys(("candidateCount", "maxOutputTokens", "logprobs"), count),
-        "seed": whole,
-        "stopSequences": many(text),
-        "responseMimeType": text,
-        **dict.fromkeys(("responseSchema", "responseJsonSchema"), mapping),
-        "responseLogprobs": flag,
-        "responseModalities": many(_modality),
-        "thinkingConfig": _known({"includeThoughts": flag, "thinkingBudget": whole, "thinkingLevel": word}),
-        "mediaResolution": word,
-        **dict.fromkeys(("enableAffectiveDialog", "enableEnhancedCivicAnswers", "audioTimestamp"), flag),
-        "imageConfig": _known({"aspectRatio": text, "imageSize": word}),
-        "speechConfig": _known(
-            {
-                "languageCode": word,
-                "voiceConfig": _voice,
-                "multiSpeakerVoiceConfig": _known({"speakerVoiceConfigs": many(_speaker)}),
-            }
-        ),
-    }
+_voice = CamelFields(prebuiltVoiceConfig=CamelFields(voiceName=text))
+_speaker = CamelFields(speaker=text, voiceConfig=_voice)
+_config = CamelFields(
+    **dict.fromkeys(("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty"), number),
+    **dict.fromkeys(("candidateCount", "maxOutputTokens", "logprobs"), count),
+    seed=whole,
+    stopSequences=many(text),
+    responseMimeType=text,
+    **dict.fromkeys(("responseSchema", "responseJsonSchema"), mapping),
+    responseLogprobs=flag,
+    responseModalities=many(_modality),
+    thinkingConfig=CamelFields(includeThoughts=flag, thinkingBudget=whole, thinkingLevel=word),
+    mediaResolution=word,
+    **dict.fromkeys(("enableAffectiveDialog", "enableEnhancedCivicAnswers", "audioTimestamp"), flag),
+    imageConfig=CamelFields(aspectRatio=text, imageSize=word),
+    speechConfig=CamelFields(
+        languageCode=word,
+        voiceConfig=_voice,
+        multiSpeakerVoiceConfig=CamelFields(speakerVoiceConfigs=many(_speaker)),
+    ),
 )
 
 
@@ -157,22 +143,18 @@ _GENERATE: dict[str, Rule] = {
     "contents": _contents,
     "systemInstruction": either({str: text, dict: _content}),
     "tools": either({dict: lambda value, admission: many(_tool)([value], admission), list: many(_tool)}),
-    "toolConfig": _known(
-        {
-            "functionCallingConfig": _known(
-                {"mode": word, "allowedFunctionNames": many(text), "streamFunctionCallArguments": flag}
-            )
-        }
+    "toolConfig": CamelFields(
+        functionCallingConfig=CamelFields(mode=word, allowedFunctionNames=many(text), streamFunctionCallArguments=flag)
     ),
     "generationConfig": _config,
-    "safetySettings": many(_known({"category": word, "threshold": word, "method": word})),
+    "safetySettings": many(CamelFields(category=word, threshold=word, method=word)),
     "labels": labels,
     "cachedContent": kept("content stored by the provider is not supported here"),
     "serviceTier": word,
     "store": flag,
 }
-_generate = _known(_GENERATE, needs=("contents",))
-_count = _known({**_GENERATE, "generateContentRequest": _generate})
+_generate = CamelFields(**_GENERATE).requiring("contents")
+_count = CamelFields(**_GENERATE, generateContentRequest=_generate)
 _EMBED: dict[str, Rule] = {
     "model": _model,
     "content": _content,
@@ -180,7 +162,7 @@ _EMBED: dict[str, Rule] = {
     "title": text,
     "outputDimensionality": count,
 }
-_embeddings = _known({**_EMBED, "requests": many(_known(_EMBED, needs=("content",)))})
+_embeddings = CamelFields(**_EMBED, requests=many(CamelFields(**_EMBED).requiring("content")))
 _METHODS = {
     "generateContent": Endpoint(kind="generate", stream=False, rule=_generate),
     "streamGenerateContent": Endpoint(kind="generate", stream=True, rule=_generate),

@@ -59,19 +59,17 @@ _OPENROUTER_VARIANTS = {"free", "thinking", "beta", "extended"}
 
 _cache = fields("ttl")
 _google = Fields(
-    {
-        "thinking_config": Fields({"include_thoughts": flag, "thinking_budget": whole, "thinking_level": word}),
-        "thought_tag_marker": text,
-        "thought_signature": text,
-        "cached_content": only_with_provider("cached content"),
-        "tools": only_with_provider("Google tools"),
-    }
+    thinking_config=Fields(include_thoughts=flag, thinking_budget=whole, thinking_level=word),
+    thought_tag_marker=text,
+    thought_signature=text,
+    cached_content=only_with_provider("cached content"),
+    tools=only_with_provider("Google tools"),
 )
 _thinking = fields(budget_tokens=count)
-_function = Fields({"name": text, "description": text, "parameters": mapping, "strict": flag})
-_function_call = Fields({"name": text, "arguments": text})
+_function = Fields(name=text, description=text, parameters=mapping, strict=flag)
+_function_call = Fields(name=text, arguments=text)
 _format = fields(
-    json_schema=Fields({"name": text, "description": text, "schema": mapping, "strict": flag}),
+    json_schema=Fields(name=text, description=text, schema=mapping, strict=flag),
     name=text,
     description=text,
     schema=mapping,
@@ -87,11 +85,11 @@ _SAMPLING: dict[str, Rule] = {
     **dict.fromkeys(("model", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"), text),
     **dict.fromkeys(("service_tier", "reasoning_effort", "verbosity", "speed", "inference_geo"), word),
     "metadata": labels,
-    "stream_options": Fields({"include_usage": flag, "include_obfuscation": flag}),
+    "stream_options": Fields(include_usage=flag, include_obfuscation=flag),
     "n": count,
     "best_of": refused("ask for several answers with n"),
     **dict.fromkeys(("background", "background_options"), refused("background answers are not supported here")),
-    "extra_body": Fields({"google": _google}),
+    "extra_body": Fields(google=_google),
     "google": _google,
     "thinking": _thinking,
     "chat_template_kwargs": labels,
@@ -126,7 +124,7 @@ _client_tool = client_tool(
     fields(
         *("name", "description", "execution", "environment_id"),
         function=_function,
-        custom=Fields({"name": text, "description": text, "format": mapping}),
+        custom=Fields(name=text, description=text, format=mapping),
         **dict.fromkeys(("parameters", "output_schema", "format"), mapping),
         **dict.fromkeys(("strict", "defer_loading"), flag),
         cache_control=_cache,
@@ -136,7 +134,7 @@ _client_tool = client_tool(
     _runs_on_client,
 )
 _namespace = fields("name", "description", tools=many(_tool))
-_named = Fields({"name": text})
+_named = Fields(name=text)
 
 
 def _choice(value: Any, admission: Admission) -> Any:
@@ -148,13 +146,13 @@ def _choice(value: Any, admission: Admission) -> Any:
     return _choice_fields(value, admission)
 
 
-_allowed_tools = Fields({"mode": word, "tools": many(_tool)})
+_allowed_tools = Fields(mode=word, tools=many(_tool))
 _choice_fields = fields("name", "mode", function=_named, custom=_named, tools=many(_tool), allowed_tools=_allowed_tools)
-_image = either({str: data_url, dict: Fields({"url": data_url, "detail": word, "media_type": text})})
+_image = either({str: data_url, dict: Fields(url=data_url, detail=word, media_type=text)})
 
 
-_audio = media(Fields({"data": base64, "format": word}, needs=("data",)), default="audio/")
-_file = Fields({"file_data": data_url, "filename": text, "file_id": by_address}, needs=("file_data",))
+_audio = media(Fields(data=base64, format=word).requiring("data"), default="audio/")
+_file = Fields(file_data=data_url, filename=text, file_id=by_address).requiring("file_data")
 _PART = {
     "text": fields("text", cache_control=_cache),
     "refusal": fields("refusal"),
@@ -169,15 +167,15 @@ _tool_call = fields(
     "id",
     index=count,
     function=_function_call,
-    custom=Fields({"name": text, "input": text}),
-    extra_content=Fields({"google": _google}),
+    custom=Fields(name=text, input=text),
+    extra_content=Fields(google=_google),
     cache_control=_cache,
 )
 
 
 def _earlier_audio(value: Any, admission: Admission) -> Any:
     """A reference to the audio of an earlier answer, which the provider stores."""
-    audio = Fields({"id": text})(value, admission)
+    audio = Fields(id=text)(value, admission)
     _check_received(audio.get("id"), admission)
     return audio
 
@@ -192,33 +190,30 @@ _message = fields(
     reasoning_details=many(fields("id", "text", "summary", "data", "signature", "format", index=count)),
     thinking_blocks=many(fields("thinking", "signature", "data")),
     cache_control=_cache,
-    extra_content=Fields({"google": _google}),
+    extra_content=Fields(google=_google),
     prefix=flag,
     partial=flag,
 )
 _CHAT = Fields(
-    {
-        **_SAMPLING,
-        "messages": many(_message),
-        **dict.fromkeys(api.CHAT_LIMITS, count),
-        "stop": either({str: text, list: many(text)}),
-        "logit_bias": labels,
-        "logprobs": flag,
-        "tools": many(_tool),
-        "tool_choice": _choice,
-        "functions": many(_function),
-        "function_call": either({str: word, dict: _named}),
-        "response_format": _format,
-        "modalities": many(one_of("text", "audio")),
-        "audio": Fields({"voice": either({str: word, dict: Fields({"id": text})}), "format": word}),
-        "reasoning": Fields({"effort": word, "max_tokens": count, "exclude": flag, "enabled": flag, "summary": word}),
-        "usage": Fields({"include": flag}),
-        "prompt": kept(_STORED_PROMPTS),
-        **dict.fromkeys(("conversation", "previous_response_id"), kept(_CONVERSATIONS)),
-        **dict.fromkeys(("api_base", "base_url", "api_key"), only_with_provider("another server")),
-    },
-    needs=("messages",),
-)
+    **_SAMPLING,
+    messages=many(_message),
+    **dict.fromkeys(api.CHAT_LIMITS, count),
+    stop=either({str: text, list: many(text)}),
+    logit_bias=labels,
+    logprobs=flag,
+    tools=many(_tool),
+    tool_choice=_choice,
+    functions=many(_function),
+    function_call=either({str: word, dict: _named}),
+    response_format=_format,
+    modalities=many(one_of("text", "audio")),
+    audio=Fields(voice=either({str: word, dict: Fields(id=text)}), format=word),
+    reasoning=Fields(effort=word, max_tokens=count, exclude=flag, enabled=flag, summary=word),
+    usage=Fields(include=flag),
+    prompt=kept(_STORED_PROMPTS),
+    **dict.fromkeys(("conversation", "previous_response_id"), kept(_CONVERSATIONS)),
+    **dict.fromkeys(("api_base", "base_url", "api_key"), only_with_provider("another server")),
+).requiring("messages")
 _ITEM_PART = {
     **dict.fromkeys(("input_text", "text", "reasoning_text", "summary_text"), fields("text", cache_control=_cache)),
     "output_text": fields("text", annotations=many(mapping), logprobs=many(mapping)),
@@ -282,41 +277,35 @@ def _check_received(id: Any, admission: Admission) -> None:
 
 
 _RESPONSES = Fields(
-    {
-        **_SAMPLING,
-        "input": either({str: text, list: many(_item)}),
-        "instructions": text,
-        **dict.fromkeys(("max_output_tokens", "max_tool_calls"), count),
-        "tools": many(_tool),
-        "tool_choice": _choice,
-        "text": Fields({"format": _format, "verbosity": word}),
-        "reasoning": Fields({"effort": word, "summary": word, "generate_summary": word, "context": word}),
-        "include": some_of(
-            "reasoning.encrypted_content",
-            "message.output_text.logprobs",
-            "message.input_image.image_url",
-            "computer_call_output.output.image_url",
-        ),
-        "truncation": word,
-        "client_metadata": labels,
-        "previous_response_id": _previous,
-        "prompt": kept(_STORED_PROMPTS),
-        "conversation": kept(
-            "conversations are stored by the provider, and other runs may have written to them: send all items instead"
-        ),
-    },
-    needs=("input",),
-)
+    **_SAMPLING,
+    input=either({str: text, list: many(_item)}),
+    instructions=text,
+    **dict.fromkeys(("max_output_tokens", "max_tool_calls"), count),
+    tools=many(_tool),
+    tool_choice=_choice,
+    text=Fields(format=_format, verbosity=word),
+    reasoning=Fields(effort=word, summary=word, generate_summary=word, context=word),
+    include=some_of(
+        "reasoning.encrypted_content",
+        "message.output_text.logprobs",
+        "message.input_image.image_url",
+        "computer_call_output.output.image_url",
+    ),
+    truncation=word,
+    client_metadata=labels,
+    previous_response_id=_previous,
+    prompt=kept(_STORED_PROMPTS),
+    conversation=kept(
+        "conversations are stored by the provider, and other runs may have written to them: send all items instead"
+    ),
+).requiring("input")
 _EMBEDDINGS = Fields(
-    {
-        **{name: _SAMPLING[name] for name in ("model", "user", *_MODEL_CHOICES)},
-        "input": either({str: text, list: many(either({str: text, int: count, list: many(count)}))}),
-        "dimensions": count,
-        "encoding_format": word,
-        "input_type": word,
-    },
-    needs=("input",),
-)
+    **{name: _SAMPLING[name] for name in ("model", "user", *_MODEL_CHOICES)},
+    input=either({str: text, list: many(either({str: text, int: count, list: many(count)}))}),
+    dimensions=count,
+    encoding_format=word,
+    input_type=word,
+).requiring("input")
 
 
 class OpenAI(api.API):

@@ -334,13 +334,18 @@ def media(rule: Rule, type_field: str = "", *, default: str = "") -> Rule:
 
 
 class Fields:
-    """An object with these fields. ``snake``: servers also accept their names in snake case."""
+    """An object with the ``known`` fields."""
 
-    def __init__(self, known: Mapping[str, Rule], *, snake: bool = False, needs: tuple[str, ...] = ()) -> None:
-        self.known = dict(known)
-        self._needs = needs
-        self._snake = {_snake(name): name for name in known if _snake(name) != name} if snake else {}
+    def __init__(self, **known: Rule) -> None:
+        self.known = known
+        self._required = ""
+        self._snake: dict[str, str] = {}
         self._normal = {normal(name): name for name in known}
+
+    def requiring(self, name: str) -> Fields:
+        """Require this field."""
+        self._required = name
+        return self
 
     def __call__(self, value: Any, admission: Admission) -> Any:
         mapping(value, admission)
@@ -361,9 +366,8 @@ class Fields:
             admission.path.pop()
             if got is not DROPPED:
                 admitted[name] = got
-        for name in self._needs:
-            if admitted.get(name) is None:
-                raise Wrong(f"needs {name!r}")
+        if self._required and admitted.get(self._required) is None:
+            raise Wrong(f"needs {self._required!r}")
         return admitted
 
     def _unknown(self, key: str, item: Any, admitted: dict[str, Any], admission: Admission) -> None:
@@ -376,6 +380,14 @@ class Fields:
             admitted[key] = item
         else:
             admission.drop(name)
+
+
+class CamelFields(Fields):
+    """An object with fields in camel case, whose names servers also accept in snake case."""
+
+    def __init__(self, **known: Rule) -> None:
+        super().__init__(**known)
+        self._snake = {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): name for name in known}
 
 
 class Tagged:
@@ -419,7 +431,7 @@ def client_tool(rule: Rule, is_clients: Callable[[dict[str, Any]], bool]) -> Rul
 
 def fields(*words: str, **known: Rule) -> Fields:
     """An object whose ``type`` and ``words`` are strings, and whose ``known`` fields have rules."""
-    return Fields({**dict.fromkeys(("type", *words), text), **known})
+    return Fields(**dict.fromkeys(("type", *words), text), **known)
 
 
 def normal(name: str) -> str:
@@ -428,7 +440,3 @@ def normal(name: str) -> str:
         # In long names, normalising takes quadratic time, in which no other thread runs. No field's name is long.
         name = unicodedata.normalize("NFKC", name[:_LONGEST])
     return re.sub(r"[\W_]", "", name).casefold()
-
-
-def _snake(name: str) -> str:
-    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)

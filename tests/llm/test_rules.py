@@ -14,6 +14,7 @@ from pytest_mlebench.llm.requests import (
     INLINE,
     MOST_NOTED,
     Admission,
+    CamelFields,
     Fields,
     Refusal,
     Rule,
@@ -229,7 +230,7 @@ def test_null_is_sent_as_null() -> None:
 
 
 def test_an_object_without_a_required_field_is_rejected() -> None:
-    rule = Fields({"model": text, "size": count}, needs=("model",))
+    rule = Fields(model=text, size=count).requiring("model")
     assert rule({"model": "m"}, Admission()) == {"model": "m"}
     for given in ({}, {"model": None}, {"size": 1}):
         with pytest.raises(Wrong, match="needs 'model'"):
@@ -248,7 +249,7 @@ def test_a_field_name_with_unusual_characters_is_rejected() -> None:
 
 
 def test_a_field_in_snake_case_is_the_same_field_if_servers_accept_both() -> None:
-    rule = Fields({"maxOutputTokens": count, "model": text}, snake=True)
+    rule = CamelFields(maxOutputTokens=count, model=text)
     assert rule({"max_output_tokens": 5}, Admission()) == {"maxOutputTokens": 5}
     with pytest.raises(Wrong, match=r"'max_output_tokens' and 'maxOutputTokens' are two spellings of the same field"):
         rule({"max_output_tokens": 5, "maxOutputTokens": 5}, Admission())
@@ -257,7 +258,7 @@ def test_a_field_in_snake_case_is_the_same_field_if_servers_accept_both() -> Non
         rule({"max_output_tokens": "5"}, admission)
     assert admission.place == "maxOutputTokens"
     with pytest.raises(Wrong, match="must be written 'maxOutputTokens'"):
-        Fields({"maxOutputTokens": count})({"max_output_tokens": 5}, Admission())
+        Fields(maxOutputTokens=count)({"max_output_tokens": 5}, Admission())
 
 
 def test_the_type_of_an_object_determines_its_fields() -> None:
@@ -283,7 +284,7 @@ def test_a_long_name_is_compared_in_linear_time() -> None:
     """Its combining marks would be sorted, in quadratic time."""
     began = time.process_time()
     with pytest.raises(Wrong, match="non-ASCII"):
-        Fields({"model": text})({"a" + "\u0300\u0316" * 30_000: 1}, Admission())
+        Fields(model=text)({"a" + "\u0300\u0316" * 30_000: 1}, Admission())
     assert time.process_time() - began < 1
 
 
