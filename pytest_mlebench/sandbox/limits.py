@@ -122,45 +122,67 @@ class Watcher(AbstractContextManager[Any]):
 
 
 class DiskWatcher(Watcher):
-    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) exceeds the limit.
+    """Calls ``stop`` if a run writes too much, or if its disk is nearly full. ``full`` then says why, in words.
 
-    Between two checks, an agent may exceed its limit; by how much depends on the disk. Three failed measurements in a
-    row count as too much: no honest agent creates paths that the container runtime cannot follow. ``full`` is the
-    reason for stopping, in words; empty until then.
+    ``written`` returns the bytes that the run wrote, ``free`` those left on the disk; None if unknown.
 
-    ``written`` misses volumes and deleted files that are open. So ``stop`` is also called if less than ``reserve``
-    bytes of the disk, or half of what was free at the start, are ``free`` (bytes, or None if unknown).
+    With a ``limit``, too much is more than that. Between two checks, an agent may exceed it; by how much depends on the
+    disk. Three failed measurements in a row also count as too much: no honest agent creates paths that the container
+    runtime cannot follow.
+
+    Without a limit, too much is more than ``share``, or much of a full disk: less than 5 GiB, and less than a twentieth
+    of what the run wrote, is free. So the run that wrote most is stopped first, and smaller runs continue.
+
+    ``written`` misses volumes and deleted files that are open. So every run is stopped if less than 1 GiB of the disk,
+    or half of what was free at the start, is left.
     """
 
     def __init__(
         self,
-        limit: int,
         written: Callable[[], int | None],
-        stop: Callable[[], None],
         free: Callable[[], int | None],
+        stop: Callable[[], None],
         *,
-        reserve: int = _RESERVE,
+        limit: int | None = None,
+        share: int | None = None,
     ) -> None:
         super().__init__()
-        self.limit = limit
         self.full = ""
+        self._written, self._free, self._stop = written, free, stop
+        self._limit, self._share = limit, share
         self._unmeasured = 0
-        self._written, self._stop, self._free = written, stop, free
         self._free_at_start = free() or 0
-        self._reserve = min(reserve, self._free_at_start // 2)
 
     def look(self) -> bool:
-        """Whether the limit is reached, or the disk is nearly full."""
+        """Measure. Returns whether the run must be stopped."""
+        free = self._free()
+        if self._limit is not None:
+            self._check_limit(self._limit)
+        elif free is not None:
+            self._check_share(free)
+        return self._is_used_up(free)
+
+    def _check_limit(self, limit: int) -> None:
         size = self._written()
         self._unmeasured = 0 if size is not None else self._unmeasured + 1
-        if self._unmeasured >= _MAX_UNMEASURED and not self.full:
+        if self._unmeasured >= _MAX_UNMEASURED:
             self.full = "the space in use cannot be measured, because paths are too long"
-        elif size is not None and size > self.limit and not self.full:
-            self.full = f"{format_size(size)} written, the limit is {format_size(self.limit)}"
-        return bool(self.full) or self._is_used_up(self._free())
+        elif size is not None and size > limit:
+            self.full = f"{format_size(size)} written, the limit is {format_size(limit)}"
+
+    def _check_share(self, free: int) -> None:
+        # Measure what was written only if it may matter, because it takes long.
+        if free < _NEARLY_FULL or (self._share is not None and self._free_at_start - free > self._share):
+            size = self._written() or 0
+            if self._share is not None and size > self._share:
+                share = format_size(self._share)
+                self.full = f"{format_size(size)} written, and its share of the disk is {share}; --disk sets a limit"
+            elif free * _FULL_RATIO < size:
+                left = format_size(free)
+                self.full = f"{format_size(size)} written, and only {left} are left for all runs; --disk sets a limit"
 
     def _is_used_up(self, free: int | None) -> bool:
-        if free is not None and free < self._reserve and not self.full:
+        if free is not None and free < min(_RESERVE, self._free_at_start // 2) and not self.full:
             self.full = f"only {format_size(free)} of the disk are left, which ends every run without its own disk"
         return bool(self.full)
 
@@ -173,41 +195,6 @@ class DiskWatcher(Watcher):
                 return
             if start >= next_at:
                 next_at = start + (time.monotonic() - start) / _MEASURING_SHARE
-
-
-class FreeSpaceWatcher(DiskWatcher):
-    """For a run without a limit: calls ``stop`` if it wrote more than its share, or filled much of a full disk.
-
-    A disk counts as full if less than 5 GiB, and less than a twentieth of what the run wrote, is free. So the run that
-    wrote most is stopped first, and smaller runs continue. ``free`` returns the free bytes, None if unknown.
-    """
-
-    def __init__(
-        self,
-        free: Callable[[], int | None],
-        written: Callable[[], int | None],
-        stop: Callable[[], None],
-        *,
-        share: int | None = None,
-    ) -> None:
-        super().__init__(share or 0, written, stop, free)
-        self._share = share
-
-    def look(self) -> bool:
-        free = self._free()
-        if free is None:
-            return False
-        taken = self._free_at_start - free
-        # Measure what was written only now, because it takes long.
-        if free < _NEARLY_FULL or (self._share is not None and taken > self._share):
-            size = self._written() or 0
-            if self._share is not None and size > self._share:
-                share = format_size(self._share)
-                self.full = f"{format_size(size)} written, and its share of the disk is {share}; --disk sets a limit"
-            elif free * _FULL_RATIO < size:
-                left = format_size(free)
-                self.full = f"{format_size(size)} written, and only {left} are left for all runs; --disk sets a limit"
-        return self._is_used_up(free)
 
 
 _RESERVED_MEMORY, _RESERVED_MEMORY_SHARE = 1 << 30, 0.1
@@ -308,14 +295,13 @@ class RunEnd:
         """
         if self.exit_code == 0:
             return self
-        disk_full = self.disk_full
+        disk_full, out_of_memory = self.disk_full, self.out_of_memory
         if limits.disk is not None and not disk_full:
             too_large = self.signal == "SIGXFSZ" or self.exit_code == 128 + signal.SIGXFSZ
             if too_large or "File too large" in log_tail:
                 disk_full = f"a file grew over the limit of {format_size(limits.disk)}"
             elif "No space left on device" in log_tail:
                 disk_full = f"the limit is {format_size(limits.disk)}"
-        out_of_memory = self.out_of_memory
         if memory and limits.memory is not None and any(word in log_tail for word in _MEMORY_ERRORS):
             out_of_memory = out_of_memory or f"a process asked for more than {format_size(limits.memory)}"
         return replace(self, disk_full=disk_full, out_of_memory=out_of_memory)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -82,24 +82,51 @@ class Ports(NamedTuple):
             return cls(*(probe.getsockname()[1] for probe in probes))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What a run's container and the harness share: sockets, the agent's GPUs, and its log."""
+    """What a run's container and the harness share, until the stack is closed: sockets, the agent's GPUs, and its log.
 
-    task: contract.Task
-    """Its ``launch`` is the gateway's, if there is one."""
-    folder: Path
-    checker: SubmissionChecker
-    channel: channels.ControlChannel
-    submission: channels.SubmissionChannel
-    proxy: Proxy | None
-    ports: Ports
-    relays: Mapping[str, str]
-    """Names of sockets, by the port on localhost where the agent finds them."""
-    gpus: Sequence[Gpu]
-    usage: GpuUsage
-    redactor: Redactor
-    log: LogWriter
+    ``task`` has the launch of its gateway, if there is one. ``relays`` has the names of sockets in ``folder``, by the
+    port on localhost where the agent finds them. Without ``own_network``, the container shares this machine's ports,
+    where the usual ones may be taken.
+    """
+
+    def __init__(
+        self,
+        task: contract.Task,
+        stack: ExitStack,
+        *,
+        gpus: Sequence[Gpu],
+        network: Network,
+        allow_hosts: Iterable[str],
+        own_network: bool = True,
+    ) -> None:
+        self.gpus, self.usage = gpus, GpuUsage(gpus)
+        self.ports = Ports() if own_network else Ports.free()
+        self.folder = folder = stack.enter_context(socket_folder())
+        self.checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
+        self.channel = stack.enter_context(channels.ControlChannel(folder / "control.sock"))
+        self.relays = {str(self.ports.checker): "checker.sock"}
+        gateway_hosts: Mapping[str, str] = {}
+        if task.gateway is not None:
+            gateway_hosts = task.gateway.hosts
+            opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{self.ports.gateway}")
+            task = replace(task, launch=stack.enter_context(opened))
+            self.relays[str(self.ports.gateway)] = "llm.sock"
+        if task.steps is not None:
+            stack.enter_context(task.steps.open(folder / "steps.sock"))
+            self.relays[str(self.ports.steps)] = "steps.sock"
+            task = contract.with_steps(task, f"localhost:{self.ports.steps}")
+        self.proxy: Proxy | None = None
+        if network == "llm":
+            allowed = endpoints(task.agent, task.launch, allow_hosts, without=gateway_hosts)
+            self.proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
+            self.relays[str(self.ports.proxy)] = "proxy.sock"
+        self.submission = stack.enter_context(channels.SubmissionChannel(folder / _SUBMISSION_SOCKET))
+        task.run_dir.mkdir(parents=True, exist_ok=True)
+        self.redactor = Redactor({*task.launch.secrets, *environment_secrets()})
+        self.log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, self.redactor)
+        stack.callback(self.log.close)
+        self.task = task
 
     def account(self) -> dict[str, Any]:
         """Return the validations, connections and GPU usage, as fields of a ``SandboxAccount``. Stops the proxy."""
@@ -111,60 +138,6 @@ class Wiring:
             "connections": connections(self.proxy.connections, self.redactor),
             "unrecorded_connections": self.proxy.unrecorded,
         }
-
-
-def wire(
-    task: contract.Task,
-    stack: ExitStack,
-    *,
-    gpus: Sequence[Gpu],
-    network: Network,
-    allow_hosts: Iterable[str],
-    own_network: bool = True,
-) -> Wiring:
-    """Open the harness's sockets for a container, and the run's log, until the stack is closed.
-
-    Without ``own_network``, the container shares this machine's ports, where the usual ones may be taken.
-    """
-    ports = Ports() if own_network else Ports.free()
-    folder = stack.enter_context(socket_folder())
-    checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
-    channel = stack.enter_context(channels.ControlChannel(folder / "control.sock"))
-    relays = {str(ports.checker): "checker.sock"}
-    gateway_hosts: Mapping[str, str] = {}
-    if task.gateway is not None:
-        gateway_hosts = task.gateway.hosts
-        opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{ports.gateway}")
-        task = replace(task, launch=stack.enter_context(opened))
-        relays[str(ports.gateway)] = "llm.sock"
-    if task.steps is not None:
-        stack.enter_context(task.steps.open(folder / "steps.sock"))
-        relays[str(ports.steps)] = "steps.sock"
-        task = contract.with_steps(task, f"localhost:{ports.steps}")
-    proxy = None
-    if network == "llm":
-        allowed = endpoints(task.agent, task.launch, allow_hosts, without=gateway_hosts)
-        proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
-        relays[str(ports.proxy)] = "proxy.sock"
-    submission = stack.enter_context(channels.SubmissionChannel(folder / _SUBMISSION_SOCKET))
-    task.run_dir.mkdir(parents=True, exist_ok=True)
-    redactor = Redactor({*task.launch.secrets, *environment_secrets()})
-    log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
-    stack.callback(log.close)
-    return Wiring(
-        task=task,
-        folder=folder,
-        checker=checker,
-        channel=channel,
-        submission=submission,
-        proxy=proxy,
-        ports=ports,
-        relays=relays,
-        gpus=gpus,
-        usage=GpuUsage(gpus),
-        redactor=redactor,
-        log=log,
-    )
 
 
 @contextmanager
@@ -277,7 +250,7 @@ def _order(wiring: Wiring) -> dict[str, Any]:
         "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],
         "environment": environment,
         "files": {f"{HOME}/{contract.INSTRUCTIONS}": instructions},
-        "relays": dict(wiring.relays),
+        "relays": wiring.relays,
         "submission": None if task.snapshots is None else _SUBMISSION_SOCKET,
     }
 

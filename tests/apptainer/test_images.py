@@ -17,6 +17,7 @@ from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import InstalledProgram
 from pytest_mlebench.extras.apptainer.sandbox import ApptainerSandbox
+from pytest_mlebench.sandbox.docker.client import ContainerOptions
 from pytest_mlebench.sandbox.docker.images import Images
 from tests.processes import processes_of
 from tests.sandbox.scripted import script_agent
@@ -156,7 +157,7 @@ def test_the_size_of_an_image_is_known_without_reading_a_folder_that_is_too_larg
     (tmp_path / "own" / "/".join("d" * 60 if kind == "deep" else "d")).mkdir(parents=True)
     with (tmp_path / "own/file").open("w") as file:
         file.truncate(1 << 40 if kind == "sparse" else 1)
-    for found in (images(tmp_path), Images(Mock())):
+    for found in (images(tmp_path), Images(Mock(), ContainerOptions())):
         with pytest.raises(SandboxError, match="own is too large: the limits are 20,000 files, 1 GiB and 50 levels"):
             found.built(agent)
 

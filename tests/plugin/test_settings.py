@@ -17,7 +17,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.options import OPTIONS, Settings
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
-from pytest_mlebench.sandbox.docker.sandbox import ContainerOptions
+from pytest_mlebench.sandbox.docker.client import ContainerOptions
 
 SANDBOXES = ("auto", "docker", "podman", "local", *sorted(extensions("mlebench.sandboxes")))
 WRONG = [

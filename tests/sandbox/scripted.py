@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import textwrap
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ MB = 1 << 20
 AGENTS = Path(__file__).parent / "agents"
 SAMPLE = "id,label\n1,0\n2,0\n"
 VALID = "The submission is valid."
+SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 
 
 ENGINE = os.environ.get("MLEBENCH_TEST_ENGINE", "docker")
@@ -63,6 +65,14 @@ def engine_problem() -> str:
 
 
 _engines: list[Any] = []
+
+
+@cache
+def engine() -> Any:
+    """The ``ContainerClient`` of the engine under test."""
+    from pytest_mlebench.sandbox.docker.podman import open_client
+
+    return open_client(ENGINE, RUNTIME)
 
 
 @cache
@@ -114,6 +124,11 @@ def script_agent(**changes: Any) -> Agent:
     return replace(agent, **changes)
 
 
+def python(code: str) -> str:
+    """A script that runs Python code."""
+    return f"cat > ${{TMPDIR:-/tmp}}/x.py <<'EOF'\n{textwrap.dedent(code)}\nEOF\npython3 ${{TMPDIR:-/tmp}}/x.py"
+
+
 @dataclass
 class Result:
     execution: Execution
@@ -151,7 +166,6 @@ class Runner:
         keep: bool = False,
         validate: Callable[[Path], str] | None = None,
         snapshots: Snapshots | None = None,
-        grace_seconds: float | None = None,
         **limits: Any,
     ) -> Task:
         self.runs += 1
@@ -167,7 +181,6 @@ class Runner:
             limits=Limits(**{"time_limit": 60, "memory": 512 * MB, **limits}),
             labels={"run_group": "tests", "run_id": f"toy_{self.runs}", "worker": "gw0"},
             snapshots=snapshots,
-            grace_seconds=grace_seconds,
             keep=keep,
         )
 

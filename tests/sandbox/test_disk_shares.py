@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, disk_share
+from pytest_mlebench.sandbox.limits import DiskWatcher, disk_share
 
 GIB = 1 << 30
 
@@ -27,7 +27,7 @@ def test_unknown_free_space_gives_no_share() -> None:
 def watched(*free: int | None, written: int | None, share: int | None = 20 * GIB) -> str:
     """The watcher's result after checks with these free spaces; the first is the free space at the run's start."""
     spaces = iter(free)
-    watcher = FreeSpaceWatcher(lambda: next(spaces), lambda: written, lambda: None, share=share)
+    watcher = DiskWatcher(lambda: written, lambda: next(spaces), lambda: None, share=share)
     for _ in free[1:]:
         assert watcher.look() == bool(watcher.full)
     return watcher.full
@@ -75,7 +75,7 @@ def test_a_limited_run_is_stopped_on_a_nearly_full_disk_even_between_two_measure
         time.sleep(1)  # so the next measurement is ten seconds later
         return 0
 
-    with DiskWatcher(GIB, written, stopped.set, lambda: next(free)) as watcher:
+    with DiskWatcher(written, lambda: next(free), stopped.set, limit=GIB) as watcher:
         assert stopped.wait(60)
     assert "256 MiB of the disk are left" in watcher.full and len(measured) == 1
 

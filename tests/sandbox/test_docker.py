@@ -13,8 +13,8 @@ import docker.errors
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.docker.client import connect
-from pytest_mlebench.sandbox.docker.sandbox import ACCEPT_PRIVILEGED, DockerSandbox
+from pytest_mlebench.sandbox.docker.client import ACCEPT_PRIVILEGED, connect
+from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 from tests.sandbox.scripted import MB, Runner, docker_sandbox, script_agent
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]

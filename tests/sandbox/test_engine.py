@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import docker
@@ -19,12 +20,16 @@ import pytest
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.docker.client import ContainerClient
+from pytest_mlebench.sandbox.docker.client import ContainerClient, ContainerOptions
 from pytest_mlebench.sandbox.docker.container import Container
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_client
 
 ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
+
+
+def images(client: Any, **limits: float) -> Images:
+    return Images(Mock(client=client, info={}, unenforced=()), ContainerOptions(), **limits)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +43,7 @@ ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
 def test_an_engine_error_is_quoted_without_the_address(error: Exception, message: str) -> None:
     client = Mock(**{"images.get.side_effect": error})
     with pytest.raises(SandboxError) as caught:
-        Images(client).environment()
+        images(client).environment()
     text = str(caught.value)
     assert text.startswith("the container runtime could not look for image mlebench-env:")
     assert message in text and "http" not in text and "\n" not in text
@@ -46,10 +51,10 @@ def test_an_engine_error_is_quoted_without_the_address(error: Exception, message
 
 def test_a_typo_in_a_dockerfile_is_shown_in_the_builders_words() -> None:
     refusal = APIError(f"400 Client Error for {ADDRESS}", explanation="dockerfile parse error line 2: unknown: RNU")
-    client = Mock(**{"api.build.side_effect": refusal, "info.return_value": {}})
+    client = Mock(**{"api.build.side_effect": refusal})
     client.images.get.side_effect = ImageNotFound("no such image")
     with pytest.raises(SandboxError) as caught:
-        Images(client).environment()
+        images(client).environment()
     assert str(caught.value).splitlines()[1:] == ["dockerfile parse error line 2: unknown: RNU"]
 
 
@@ -70,7 +75,7 @@ def test_a_folder_of_locks_that_another_user_may_have_made_is_rejected(
             folder.touch(mode=0o700)
     client = Mock(**{"images.get.side_effect": ImageNotFound("no such image")})
     with pytest.raises(SandboxError, match=f"{folder}: it must be a folder you own, closed to others"):
-        Images(client).environment()
+        images(client).environment()
     assert not client.api.build.called and list(other.iterdir()) == []
 
 
@@ -188,7 +193,7 @@ def test_a_build_whose_output_ends_early_or_never_is_an_error(
         closing(docker.DockerClient(host, version="1.41")) as client,
         pytest.raises(SandboxError) as caught,
     ):
-        Images(client, build_seconds=1).environment()
+        images(client, build_seconds=1).environment()
     step, last = str(caught.value).splitlines()[-2:]
     assert step == "Step 1/2 : RUN sleep 999" and problem in last
     assert time.monotonic() - start < 10

@@ -19,10 +19,12 @@ from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step, log_reported
+from pytest_mlebench.sandbox.docker.client import ContainerClient, ContainerOptions
 from pytest_mlebench.sandbox.docker.images import Images, unavailable_base
 from pytest_mlebench.sandbox.docker.images import logger as builder_log
-from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, Recipe
-from tests.sandbox.scripted import docker_sandbox, script_agent
+from pytest_mlebench.sandbox.docker.podman import open_client
+from pytest_mlebench.sandbox.dockerfile import Recipe
+from tests.sandbox.scripted import ENGINE, RUNTIME, docker_sandbox, script_agent
 
 pytestmark = pytest.mark.docker
 
@@ -48,15 +50,19 @@ COPY . ${AGENT_DIR}
 class Workshop:
     """A small separate environment and an agent; all its images are removed at the end."""
 
-    client: docker.DockerClient
+    engine: ContainerClient
     environment: Path
     agent: Agent
     made: set[str]
     events: list[Event] = field(default_factory=list)
     printed: list[Event] = field(default_factory=list)
 
+    @property
+    def client(self) -> docker.DockerClient:
+        return self.engine.client
+
     def images(self) -> Images:
-        return Images(self.client, base_image=BASE_IMAGE, reporter=self._report, folder=self.environment)
+        return Images(self.engine, ContainerOptions(), reporter=self._report, folder=self.environment)
 
     def _report(self, event: Event) -> None:
         self.events.append(event)
@@ -110,8 +116,8 @@ def workshop(docker_engine: None, tmp_path: Path, made: set[str]) -> Iterator[Wo
     (folder / "start.sh").write_text("echo hello\n")
     (folder / "Dockerfile").write_text(DOCKERFILE)
     agent = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
-    with closing(docker.from_env()) as client:
-        workshop = Workshop(client, environment, agent, made)
+    with closing(open_client(ENGINE, RUNTIME)) as engine:
+        workshop = Workshop(engine, environment, agent, made)
         workshop.images().environment()
         yield workshop
 

@@ -19,6 +19,7 @@ from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step, silent
 from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.sandbox.docker import container as container_module
+from pytest_mlebench.sandbox.docker.client import ContainerOptions
 from pytest_mlebench.sandbox.docker.container import run_self_test
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_client
@@ -179,13 +180,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Images, st
         if isinstance(event, Step):
             made.append(event.subject)
 
-    with closing(docker.from_env()) as client:
+    with closing(open_client(ENGINE)) as engine:
         nowhere = {"TORCH_CPU_INDEX": "http://localhost:9/"}
-        images = Images(client, heavy="cpu", folder=folder, arguments=nowhere, reporter=report)
+        options = ContainerOptions(heavy="cpu", build_arguments=nowhere)
+        images = Images(engine, options, folder=folder, reporter=report)
         yield images, images.environment()
         for tag in made:
             with suppress(docker.errors.ImageNotFound):
-                client.images.remove(tag, force=True)
+                engine.client.images.remove(tag, force=True)
 
 
 def lines_of_check(image: str) -> list[str]:

@@ -35,8 +35,6 @@ from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.limits import (
     TEST_SECONDS,
     DiskWatcher,
-    FreeSpaceWatcher,
-    RunEnd,
     apply,
     assigned_processors,
     delegated,
@@ -47,7 +45,7 @@ from pytest_mlebench.sandbox.limits import (
 from pytest_mlebench.sandbox.local.sandbox import link_tree
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, tail
-from pytest_mlebench.sandbox.wiring import DATA, raise_descriptor_limit, run_inside, wire
+from pytest_mlebench.sandbox.wiring import DATA, Wiring, raise_descriptor_limit, run_inside
 
 _HARNESS = "/opt/mlebench-harness"
 _INIT = "/opt/mlebench/init.py"
@@ -207,7 +205,7 @@ class ApptainerSandbox:
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
         task = replace(task, launch=replace(task.launch, environment={**task.launch.environment, **visible}))
         allowed = self._settings.allow_hosts
-        wiring = wire(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
+        wiring = Wiring(task, stack, gpus=gpus, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
         scratch = stack.enter_context(scratch_folder(keep=task.keep))
         container = ApptainerContainer()
@@ -222,7 +220,8 @@ class ApptainerSandbox:
             [*command[:-1], *mounts, command[-1], *program], [] if group else assigned_processors(task), wiring.log
         )
         watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
-        space = _disk_watcher(watched, scratch, container, share)
+        written, free = partial(_written, scratch), partial(free_bytes, scratch)
+        space = DiskWatcher(written, free, container.kill, limit=watched, share=share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         collect = partial(_collect, task, disk, self.images.file(image), wiring.redactor)
         rlimits = _rlimits(task.limits, grouped=group is not None)
@@ -239,7 +238,9 @@ class ApptainerSandbox:
         collector = collect()
         container.finish_output()
         wiring.log.close()
-        end = _complete(end, space, memory, task)
+        if end.exit_code != 0:
+            end = replace(end, disk_full=space.full, out_of_memory=memory.full)
+        end = end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
         given = task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
         account = SandboxAccount(
             name=self.name,
@@ -313,13 +314,6 @@ def _rlimits(limits: Limits, *, grouped: bool) -> dict[str, int]:
     return rlimits
 
 
-def _disk_watcher(limit: int | None, scratch: Path, container: ApptainerContainer, share: int | None) -> DiskWatcher:
-    written, free = partial(_written, scratch), partial(free_bytes, scratch)
-    if limit is None:
-        return FreeSpaceWatcher(free, written, container.kill, share=share)
-    return DiskWatcher(limit, written, container.kill, free)
-
-
 def _written(scratch: Path) -> int | None:
     """Bytes on the disk below the run's folder; None if a folder cannot be read."""
     total, seen = 0, set()
@@ -347,12 +341,6 @@ def _job_notes() -> Iterator[str]:
     """Notes for the record on the batch system's memory limit, which the harness shares with the agent."""
     if (limit := memory_limit(os.getpid())) is not None:
         yield f"the control group of the job limits memory to {format_size(limit)}"
-
-
-def _complete(end: RunEnd, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> RunEnd:
-    if end.exit_code != 0:
-        end = replace(end, disk_full=disk.full, out_of_memory=memory.full)
-    return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
 
 
 def _collect(task: Task, disk: Disk, image: Path, redactor: Redactor) -> Collector:

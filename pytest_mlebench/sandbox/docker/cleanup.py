@@ -35,10 +35,9 @@ def clean(
     with closing(open_client(engine)) as opened:
         containers = _dead_containers(opened.client, kept)
         removals = {leftover: partial(_remove, opened.client, leftover.name) for leftover in containers}
+        disks = dead_folders(DISK_PREFIX, [Path("/var/tmp")])
+        removals |= {Leftover("disk", str(folder)): partial(remove_disk, folder) for folder in disks}
         found = remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
-    disks = dead_folders(DISK_PREFIX, [Path("/var/tmp")])
-    removals = {Leftover("disk", str(folder)): partial(remove_disk, folder) for folder in disks}
-    found += remove_leftovers(removals, dry_run=dry_run, reporter=reporter)
     return found + clean_folders(dry_run=dry_run, reporter=reporter)
 
 

@@ -6,21 +6,86 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException
 
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench import defaults
+from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.processes import LABEL
+from pytest_mlebench.records.outcome import Limits
+from pytest_mlebench.sandbox.dockerfile import BUILD_NETWORKS, BuildNetwork
+from pytest_mlebench.sandbox.network.policy import NETWORKS, Network
 
 DOCKER, PODMAN = "docker", "podman"
 TIMEOUT = 600
 """Seconds that the engine may take to answer: removing a container with many files takes long."""
 FULL_NETWORK = "mlebench-full"
 _LONGEST_ERROR = 1000
+ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerOptions:
+    """How containers are created. ``DockerSandbox`` also takes each of these as a keyword argument.
+
+    >>> ContainerOptions(network="none").build_network
+    'full'
+    """
+
+    engine: str = DOCKER
+    """The container runtime: ``docker`` or ``podman``."""
+    network: Network = "llm"
+    """The policy (see ``sandbox.network.policy``)."""
+    allow_hosts: Iterable[str] = ()
+    """Hosts that agents may reach in addition to their own."""
+    runtime: str | None = None
+    """``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``)."""
+    allow_privileged: bool = False
+    allow_unenforced_limits: bool = False
+    """Run even if the container runtime cannot enforce all limits."""
+    gpus: int = 0
+    """How many GPUs each run will request, checked up front."""
+    gpu_ids: Sequence[str] = ()
+    """The only GPUs that runs may use; empty: all GPUs of this machine."""
+    shm_bytes: int = defaults.SHM_BYTES
+    """The size of ``/dev/shm``, which counts as memory."""
+    base_image: str | None = None
+    """The image that ``mlebench-env`` is built from; None: the usual one."""
+    heavy: str | None = None
+    """``cpu`` or ``cuda`` adds the common machine-learning packages to ``mlebench-env``."""
+    build_arguments: Mapping[str, str] | None = None
+    build_network: BuildNetwork = "full"
+    """What agents' Dockerfiles can reach during the build. ``mlebench-env`` is ours, and built with full access."""
+    bundled_build_network: BuildNetwork | None = None
+    """The build network of bundled agents; None: the same."""
+    loop_disks: bool = True
+    """If the storage driver has no quotas, limit disk space with a file system for each run, if possible."""
+    workers: int = 1
+    """How many runs share the machine."""
+    limits: Limits | None = None
+    """The limits that runs will request, checked up front."""
+
+    def __post_init__(self) -> None:
+        if self.network not in NETWORKS:
+            raise SandboxError(f"network policy {self.network!r} must be one of {', '.join(NETWORKS)}")
+        if isinstance(self.allow_hosts, str):
+            raise TypeError(f"allow_hosts must be a list of hosts, not a string: [{self.allow_hosts!r}]")
+        if self.build_network not in BUILD_NETWORKS:
+            raise SandboxError(f"build network {self.build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
+        if self.heavy not in (None, "cpu", "cuda"):
+            raise SandboxError(f"heavy must be cpu, cuda or None, not {self.heavy!r}")
+        number(self.shm_bytes, "shm_bytes")
+        number(self.workers, "workers", least=1)
+        number(self.gpus, "gpus", least=0)
+
+    @property
+    def privileged(self) -> bool:
+        return self.allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
 
 
 class ContainerClient:
@@ -34,7 +99,10 @@ class ContainerClient:
     def __init__(self, client: docker.DockerClient, host: str) -> None:
         self.client = client
         self.host = host
-        self.info = engine_info(client)
+        try:
+            self.info: dict[str, Any] = dict(client.info())
+        except (DockerException, OSError, TypeError, ValueError) as error:
+            raise SandboxError(_no_engine(error)) from error
 
     def close(self) -> None:
         self.client.close()
@@ -107,14 +175,6 @@ def connect() -> docker.DockerClient:
             "reach a container through this machine's file system. Unset DOCKER_HOST to use the local Docker."
         )
     return client
-
-
-def engine_info(client: docker.DockerClient) -> dict[str, Any]:
-    """Return what the engine reports about itself. Raises SandboxError."""
-    try:
-        return dict(client.info())
-    except (DockerException, OSError, TypeError, ValueError) as error:
-        raise SandboxError(_no_engine(error)) from error
 
 
 def explain(error: Exception) -> str:

@@ -35,7 +35,7 @@ from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.sandbox.contract import format_duration
 from pytest_mlebench.sandbox.docker.client import PODMAN, ContainerClient, client_errors, free_space
 from pytest_mlebench.sandbox.gpus import Gpu
-from pytest_mlebench.sandbox.limits import TEST_SECONDS, DiskWatcher, FreeSpaceWatcher, oom_events, oom_kills
+from pytest_mlebench.sandbox.limits import TEST_SECONDS, DiskWatcher, oom_events, oom_kills
 from pytest_mlebench.sandbox.seccomp import profile as seccomp_profile
 from pytest_mlebench.sandbox.wiring import DATA
 
@@ -216,10 +216,10 @@ def configuration(
     ``own`` are the mounts of the data and of other things that belong to the run. ``disk``, if given, holds everything
     that the run may write.
     """
-    confined: dict[str, Any] = {
+    return {
+        **_confined(limits, gpus, runtime, privileged=privileged),
         # Always ours, whatever entry point the image has.
         "entrypoint": ["/usr/bin/python3", "-I", INIT],
-        "command": [],
         "user": "root",
         "hostname": "sandbox",
         # A HEALTHCHECK of the image would run next to the first process, as root.
@@ -234,14 +234,8 @@ def configuration(
         ],
         "read_only": bool(disk),
         "shm_size": shm_bytes,
-        **_limited(limits),
-        **_devices(gpus, runtime),
+        "cap_add": [] if privileged else _CAPABILITIES,
     }
-    if privileged:
-        confined["privileged"] = True
-    else:
-        confined |= {"cap_drop": ["ALL"], "cap_add": _CAPABILITIES, "security_opt": _security()}
-    return confined
 
 
 def configuration_of_test(
@@ -249,43 +243,35 @@ def configuration_of_test(
 ) -> dict[str, Any]:
     """Return the arguments of ``containers.create`` for our program in an agent's image, confined like the agent."""
     return {
+        **_confined(limits, gpus, runtime),
         "entrypoint": list(command),
-        "command": [],
         "user": "nonroot",
         "network_mode": "none",
         "shm_size": defaults.SHM_BYTES,
-        "cap_drop": ["ALL"],
-        "security_opt": _security(),
-        **_limited(limits),
-        **_devices(gpus, runtime),
     }
 
 
-def _limited(limits: Limits) -> dict[str, Any]:
-    limited: dict[str, Any] = {
+def _confined(limits: Limits, gpus: Sequence[Gpu], runtime: str | None, *, privileged: bool = False) -> dict[str, Any]:
+    confined: dict[str, Any] = {
+        "command": [],
         "pids_limit": limits.processes,
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         # The output goes only to our log, which is bounded.
         "log_config": LogConfig(type="none"),
     }
     if limits.memory is not None:
-        limited |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # equal values: no swap
+        confined |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # equal values: no swap
     if limits.cpus is not None:
-        limited["nano_cpus"] = int(limits.cpus * 1e9)
+        confined["nano_cpus"] = int(limits.cpus * 1e9)
     if limits.disk is not None:  # takes effect at once, not only at the next check
-        limited["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
-    return limited
-
-
-def _security() -> list[str]:
-    return ["no-new-privileges", f"seccomp={seccomp_profile()}"]
-
-
-def _devices(gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
-    devices: dict[str, Any] = {"runtime": runtime} if runtime else {}
+        confined["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
+    if runtime:
+        confined["runtime"] = runtime
     if gpus:
-        devices["device_requests"] = [DeviceRequest(device_ids=[gpu.uuid for gpu in gpus], capabilities=[["gpu"]])]
-    return devices
+        confined["device_requests"] = [DeviceRequest(device_ids=[gpu.uuid for gpu in gpus], capabilities=[["gpu"]])]
+    if privileged:
+        return confined | {"privileged": True}
+    return confined | {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges", f"seccomp={seccomp_profile()}"]}
 
 
 class Container:
@@ -303,20 +289,18 @@ class Container:
 
     def create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], *, quota: int | None) -> None:
         """Create it. ``quota`` (bytes) limits what it writes, if the storage driver can (see ``has_quota``)."""
+        self._created = time.time()
         with _engine("create"):
             if quota is not None:
                 try:
-                    self._create(image, settings, labels, storage_opt={"size": str(quota)})
+                    limited = {**settings, "storage_opt": {"size": str(quota)}}
+                    self._engine.create(image, self.name, labels, limited)
                     self.has_quota = True
                     return
                 except APIError as error:
                     if "storage-opt" not in str(error) and "quota" not in str(error):
                         raise
-            self._create(image, settings, labels)
-
-    def _create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], **more: Any) -> None:
-        self._created = time.time()
-        self._engine.create(image, self.name, labels, {**settings, **more})
+            self._engine.create(image, self.name, labels, settings)
 
     def start(self, write: Callable[[bytes], object]) -> None:
         """Start it. ``write`` receives all its output, from the first byte."""
@@ -371,9 +355,7 @@ class Container:
 
     def disk_watcher(self, limit: int | None, share: int | None) -> DiskWatcher:
         free = partial(free_space, self._engine.info)
-        if limit is None:
-            return FreeSpaceWatcher(free, self.written, self.kill, share=share)
-        return DiskWatcher(limit, self.written, self.kill, free)
+        return DiskWatcher(self.written, free, self.kill, limit=limit, share=share)
 
     def oom_kills(self) -> int | None:
         if self._oom_events is None:

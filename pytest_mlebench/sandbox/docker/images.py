@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -32,8 +32,14 @@ from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox import dockerfile
 from pytest_mlebench.sandbox.contract import check_agent_folder, format_duration
-from pytest_mlebench.sandbox.docker.client import client_errors, engine_info, explain, is_podman, provide_network
-from pytest_mlebench.sandbox.docker.container import layers
+from pytest_mlebench.sandbox.docker.client import (
+    PODMAN,
+    ContainerClient,
+    ContainerOptions,
+    client_errors,
+    explain,
+    provide_network,
+)
 from pytest_mlebench.sandbox.network.policy import Destination
 from pytest_mlebench.sandbox.network.proxy import Proxy
 
@@ -50,12 +56,12 @@ _PIP_INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 
 
 @contextmanager
-def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str | None, dict[str, str]]]:
+def build_network(engine: ContainerClient, kind: str) -> Iterator[tuple[str | None, dict[str, str]]]:
     """Yield the builder's network mode, and the build arguments for the proxy."""
     if kind == "full":
         yield None, {}
         return
-    podman = is_podman(client)
+    podman = engine.name == PODMAN
     if kind == "none":
         # Podman's builder expects a policy instead of a mode, and uses this machine's network for any other word.
         yield ("NetworkDisabled" if podman else "none"), {}
@@ -66,7 +72,7 @@ def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str 
         )
     indexes = (url for name in _PIP_INDEXES for url in os.environ.get(name, "").split() if "://" in url)
     allowed = dict.fromkeys(Destination.parse(text) for text in (*_REGISTRIES, *indexes))
-    with Proxy(allowed, address=(_gateway(client), 0)) as proxy:
+    with Proxy(allowed, address=(_gateway(engine.client), 0)) as proxy:
         url = f"http://{proxy.address[0]}:{proxy.address[1]}"
         names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
         yield NETWORK, {**dict.fromkeys(names, url), "NO_PROXY": "", "no_proxy": ""}
@@ -102,47 +108,35 @@ def unavailable_base(step: str, recipe: dockerfile.Recipe) -> str:
 class Images:
     """The images of an engine.
 
-    ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets one
-    event for each image that is built; the builder's output is logged at level DEBUG. ``build_network`` is what agents'
-    Dockerfiles can reach during the build; the environment is ours and is built with full access. ``limit_memory``:
-    whether the engine can limit a build's memory. ``max_bytes`` is the limit for one image.
+    ``reporter`` gets one event for each image that is built; the builder's output is logged at level DEBUG. ``folder``
+    is the source of ``mlebench-env``; None: the bundled one. ``max_bytes`` is the limit for one image.
     """
 
     def __init__(
         self,
-        client: docker.DockerClient,
+        engine: ContainerClient,
+        options: ContainerOptions,
         *,
-        base_image: str = dockerfile.BASE_IMAGE,
-        heavy: str | None = None,
-        arguments: Mapping[str, str] | None = None,
         reporter: Reporter = silent,
         folder: Path | None = None,
-        build_network: dockerfile.BuildNetwork = "full",
-        bundled_build_network: dockerfile.BuildNetwork | None = None,
-        limit_memory: bool = True,
         build_seconds: float = defaults.BUILD_SECONDS,
         build_memory: int = defaults.BUILD_MEMORY,
         max_bytes: int = defaults.IMAGE_BYTES,
     ) -> None:
-        if build_network not in dockerfile.BUILD_NETWORKS:
-            raise SandboxError(f"build network {build_network!r} must be one of {', '.join(dockerfile.BUILD_NETWORKS)}")
-        self._build_network = build_network
-        self._bundled_build_network = bundled_build_network or build_network
-        self._client = client
-        self._limit_memory = limit_memory
+        self._engine, self._client, self._options = engine, engine.client, options
         self._build_seconds, self._build_memory, self._max_bytes = build_seconds, build_memory, max_bytes
         self._folder = folder or bundled("environment")
         self._is_ours = folder is None
-        self._arguments = {"BASE_IMAGE": base_image, "HEAVY": heavy or "", **(arguments or {})}
+        base = options.base_image or dockerfile.BASE_IMAGE
+        self._arguments = {"BASE_IMAGE": base, "HEAVY": options.heavy or "", **(options.build_arguments or {})}
         self._reporter = reporter
 
     def environment(self, base_image: str | None = None) -> str:
         """Return the tag of ``mlebench-env``, built if missing. An agent's ``base_image`` replaces the default one."""
         default = self._arguments["BASE_IMAGE"]
-        recipe = self._environment(base_image or default)
         # For users who build an agent's image by hand; our own builds always use the exact tag.
         latest = self._is_ours and base_image in (None, default)
-        return self._provide(recipe, also=f"{dockerfile.ENVIRONMENT}:latest" if latest else "")
+        return self._provide(self._environment(base_image or default), latest=latest)
 
     def _environment(self, base_image: str) -> dockerfile.Recipe:
         return dockerfile.environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
@@ -164,13 +158,13 @@ class Images:
         return image
 
     def _entrypoint(self, tag: str) -> list[str]:
-        return list(self._inspect(tag).get("Config", {}).get("Entrypoint") or [])
+        return list(self.inspect(tag).get("Config", {}).get("Entrypoint") or [])
 
     def built(self, agent: Agent) -> int | None:
         check_agent_folder(agent)
         environment = self._environment(agent.base_image or self._arguments["BASE_IMAGE"]).tag()
         tag = self._agent(agent, environment).tag()
-        return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None
+        return int(self.inspect(tag).get("Size") or 0) if self._has(tag) else None
 
     def built_environment(self) -> str | None:
         """Return the tag of ``mlebench-env``; None if it is not built. Builds nothing."""
@@ -181,13 +175,14 @@ class Images:
         return dockerfile.agent_recipe(agent, environment, self.build_network_of(agent))
 
     def build_network_of(self, agent: Agent) -> dockerfile.BuildNetwork:
-        return self._bundled_build_network if agent.bundled else self._build_network
+        options = self._options
+        return (agent.bundled and options.bundled_build_network) or options.build_network
 
     def digest(self, tag: str) -> str:
         """Return the engine's digest of an image. Raises SandboxError."""
-        return str(self._inspect(tag).get("Id") or "")
+        return str(self.inspect(tag).get("Id") or "")
 
-    def _provide(self, recipe: dockerfile.Recipe, also: str = "") -> str:
+    def _provide(self, recipe: dockerfile.Recipe, *, latest: bool = False) -> str:
         tag = recipe.tag()
         if self._has(tag):
             return tag
@@ -200,10 +195,9 @@ class Images:
             if not self._has(tag):  # nobody built it during the wait
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
-                if also:
+                if latest:
                     with client_errors(f"name image {tag}"):
-                        name, _, version = also.partition(":")
-                        self._client.images.get(tag).tag(name, version)  # Podman needs both separately
+                        self._client.images.get(tag).tag(recipe.name, "latest")
         return tag
 
     def _has(self, tag: str) -> bool:
@@ -218,11 +212,11 @@ class Images:
         """Return the ``ONBUILD`` instructions of an image; None if the engine does not have it."""
         if re.search(r"[^\w.:/@-]", image) or not self._has(image):
             return None
-        return list(self._inspect(image).get("Config", {}).get("OnBuild") or [])
+        return list(self.inspect(image).get("Config", {}).get("OnBuild") or [])
 
     def registries(self, image: str) -> list[str]:
         """Return the names of a local image in registries; none if it was built here."""
-        attributes = self._inspect(image)
+        attributes = self.inspect(image)
         if f"{LABEL}image" in ((attributes.get("Config") or {}).get("Labels") or {}):
             return []
         return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
@@ -243,9 +237,10 @@ class Images:
         name = "Dockerfile.mlebench"
         deadline = time.monotonic() + self._build_seconds
         late = f"the build takes longer than {format_duration(self._build_seconds)}"
-        memory = min(self._build_memory, int(engine_info(self._client).get("MemTotal") or self._build_memory))
+        memory = min(self._build_memory, int(self._engine.info.get("MemTotal") or self._build_memory))
+        is_limited = "memory" not in self._engine.unenforced
         try:
-            with tempfile.TemporaryFile() as context, build_network(self._client, recipe.network) as (mode, proxies):
+            with tempfile.TemporaryFile() as context, build_network(self._engine, recipe.network) as (mode, proxies):
                 recipe.write_context(context, name)
                 messages = self._client.api.build(
                     fileobj=context,
@@ -255,7 +250,7 @@ class Images:
                     buildargs={**recipe.arguments, **proxies},
                     labels={f"{LABEL}image": recipe.name, f"{LABEL}build-network": recipe.network},
                     network_mode=mode,
-                    container_limits={"memory": memory, "memswap": memory} if self._limit_memory else None,
+                    container_limits={"memory": memory, "memswap": memory} if is_limited else None,
                     timeout=math.ceil(self._build_seconds),  # of each read: ends a build that prints nothing
                     rm=True,
                     forcerm=True,
@@ -296,7 +291,7 @@ class Images:
         raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{output}")
 
     def _check_size(self, tag: str) -> None:
-        size = int(self._inspect(tag).get("Size") or 0)
+        size = int(self.inspect(tag).get("Size") or 0)
         if size > self._max_bytes:
             with client_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
@@ -304,7 +299,7 @@ class Images:
 
     def workdir(self, tag: str) -> str:
         """Return the folder in which an image's programs start. Raises SandboxError."""
-        return str(self._inspect(tag)["Config"].get("WorkingDir") or "/")
+        return str(self.inspect(tag)["Config"].get("WorkingDir") or "/")
 
     def save(self, tag: str, archive: Path) -> None:
         """Write an image as an archive. Raises SandboxError."""
@@ -317,15 +312,8 @@ class Images:
         finally:
             part.unlink(missing_ok=True)
 
-    def volumes(self, tag: str) -> list[str]:
-        """Return the paths that an image declares as volumes. Raises SandboxError."""
-        return sorted({path.rstrip("/") for path in self._inspect(tag)["Config"].get("Volumes") or {}})
-
-    def layers(self, tag: str) -> list[Path]:
-        """Return an image's layer folders; empty if a limited disk cannot be laid over them. Raises SandboxError."""
-        return layers(self._inspect(tag))
-
-    def _inspect(self, tag: str) -> dict[str, Any]:
+    def inspect(self, tag: str) -> dict[str, Any]:
+        """Return what the engine knows about an image. Raises SandboxError."""
         with client_errors(f"inspect image {tag}"):
             return dict(self._client.images.get(tag).attrs)
 

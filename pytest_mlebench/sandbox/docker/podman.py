@@ -140,14 +140,14 @@ class PodmanClient(ContainerClient):
         """Return limits for containers. Podman's default of a million files and processes may exceed its own limits."""
         limits = []
         for kind, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-            found = [resource.getrlimit(number)[1]]
+            known = [_MAX_RLIMIT, resource.getrlimit(number)[1]]
             with suppress(OSError, ValueError):
-                found += [resource.prlimit(self._server, number)[1]] if self._server else []
-            known = [_MAX_RLIMIT, *(limit for limit in found if limit != resource.RLIM_INFINITY)]
+                known += [resource.prlimit(self._server, number)[1]] if self._server else []
             if kind == "nproc":  # as Podman itself does
                 with suppress(OSError, ValueError):
                     known.append(int(Path("/proc/sys/kernel/pid_max").read_text()))
-            limits.append({"type": kind, "soft": min(known), "hard": min(known)})
+            least = min(limit for limit in known if limit != resource.RLIM_INFINITY)
+            limits.append({"type": kind, "soft": least, "hard": least})
         return limits
 
     @cached_property
@@ -180,8 +180,7 @@ def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, A
         "hostname": settings.get("hostname", ""),
         "healthconfig": {"Test": ["NONE"]},
         "netns": {"nsmode": settings["network_mode"]},
-        "mounts": [_mount(mount) for mount in settings.get("mounts", ()) if not _is_overlay(mount)],
-        "overlay_volumes": [_overlay(mount) for mount in settings.get("mounts", ()) if _is_overlay(mount)],
+        **_mounts(settings.get("mounts", ())),
         "read_only_filesystem": settings.get("read_only", False),
         "resource_limits": resources,
         "shm_size": settings["shm_size"],
@@ -198,27 +197,23 @@ def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, A
     }
 
 
-def _driver_options(mount: Mapping[str, Any]) -> Mapping[str, str]:
-    options: Mapping[str, str] = ((mount.get("VolumeOptions") or {}).get("DriverConfig") or {}).get("Options") or {}
-    return options
-
-
-def _is_overlay(mount: Mapping[str, Any]) -> bool:
-    return _driver_options(mount).get("type") == "overlay"
-
-
-def _overlay(mount: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an overlay. Podman's own overlays are writable, but no change reaches the data below."""
-    lower = _driver_options(mount)["o"].partition("lowerdir=")[2]
-    return {"destination": mount["Target"], "source": lower.partition(":")[0], "options": []}
-
-
-def _mount(mount: Mapping[str, Any]) -> dict[str, Any]:
-    if driver := _driver_options(mount):
-        kind = driver["type"]
-        return {"type": kind, "source": kind, "destination": mount["Target"], "options": driver["o"].split(",")}
-    options = ["rbind", "rprivate", "ro" if mount.get("ReadOnly") else "rw"]
-    return {"type": "bind", "source": mount["Source"], "destination": mount["Target"], "options": options}
+def _mounts(mounts: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    plain: list[dict[str, Any]] = []
+    overlays: list[dict[str, Any]] = []
+    for mount in mounts:
+        target = mount["Target"]
+        driver = ((mount.get("VolumeOptions") or {}).get("DriverConfig") or {}).get("Options") or {}
+        if not driver:
+            options = ["rbind", "rprivate", "ro" if mount.get("ReadOnly") else "rw"]
+            plain.append({"type": "bind", "source": mount["Source"], "destination": target, "options": options})
+        elif (kind := driver["type"]) == "overlay":
+            # Podman's own overlays are writable, but no change reaches the data below.
+            lower = driver["o"].partition("lowerdir=")[2].partition(":")[0]
+            overlays.append({"destination": target, "source": lower, "options": []})
+        else:
+            options = driver["o"].split(",")
+            plain.append({"type": kind, "source": kind, "destination": target, "options": options})
+    return {"mounts": plain, "overlay_volumes": overlays}
 
 
 _seccomp_files: dict[str, Path] = {}
@@ -250,23 +245,19 @@ def open_podman(runtime: str | None = None) -> PodmanClient:
             f"the Podman service at {host} is on another machine: the submission checker and the data reach a "
             "container through this machine's file system. Unset CONTAINER_HOST to use the local one."
         )
-    if host or (listening := _listening()):
-        engine = _connect(host or listening)
-        if (better := engine.better_runtime(runtime)) is None:
-            return engine
-        has = engine.default_runtime
-        engine.close()
-        if host:
-            raise SandboxError(
-                f"the Podman service at {host} runs containers with {has}, not {better}: start it with "
-                f"`podman --runtime {better} system service`, or unset CONTAINER_HOST"
-            )
-        return _start_engine(better)
-    engine = _start_engine(runtime)
-    if (better := engine.better_runtime(runtime)) is not None:
-        engine.close()
-        engine = _start_engine(better)
-    return engine
+    listening = host or _listening()
+    engine = _connect(listening) if listening else _start_engine(runtime)
+    better = engine.better_runtime(runtime)
+    if better is None:
+        return engine
+    has = engine.default_runtime
+    engine.close()
+    if host:
+        raise SandboxError(
+            f"the Podman service at {host} runs containers with {has}, not {better}: start it with "
+            f"`podman --runtime {better} system service`, or unset CONTAINER_HOST"
+        )
+    return _start_engine(better)
 
 
 def _start_engine(runtime: str | None) -> PodmanClient:
@@ -292,10 +283,8 @@ def _connect(host: str, service: _Service | None = None) -> PodmanClient:
 
 def _listening() -> str:
     """Return where this user's service listens already; empty if none does."""
-    if os.geteuid() == 0:
-        path = Path("/run/podman/podman.sock")
-    else:
-        path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "podman/podman.sock"
+    folder = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    path = f"{folder}/podman/podman.sock"
     try:
         try_socket(f"unix://{path}")
     except OSError:

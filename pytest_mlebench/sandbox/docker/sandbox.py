@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from docker.types import Mount
 
-from pytest_mlebench import defaults
 from pytest_mlebench.agents.registry import Agent
-from pytest_mlebench.errors import SandboxError, number
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
@@ -24,12 +22,19 @@ from pytest_mlebench.records.outcome import Limits, SandboxAccount
 from pytest_mlebench.records.record import COLLECTED, RUN_LOG, SUBMISSION
 from pytest_mlebench.sandbox import collection
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
-from pytest_mlebench.sandbox.docker.client import DOCKER, client_errors, free_space, has_quota
+from pytest_mlebench.sandbox.docker.client import (
+    ACCEPT_PRIVILEGED,
+    ContainerOptions,
+    client_errors,
+    free_space,
+    has_quota,
+)
 from pytest_mlebench.sandbox.docker.container import (
     USERS,
     Container,
     configuration,
     create_mount_sources,
+    layers,
     limited_disk,
     run_mounts,
     run_self_test,
@@ -37,74 +42,18 @@ from pytest_mlebench.sandbox.docker.container import (
 )
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.podman import open_client
-from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool
-from pytest_mlebench.sandbox.limits import DiskWatcher, Machine, RunEnd, apply, describe, disk_share
-from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
+from pytest_mlebench.sandbox.limits import Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.network.policy import check_form
 from pytest_mlebench.sandbox.redaction import Redactor, tail
-from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, raise_descriptor_limit, run_inside, wire
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, raise_descriptor_limit, run_inside
 
-ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _NO_MOUNT = re.compile(r"mount", re.IGNORECASE)
 """Matches the error of a container runtime that cannot create a mount."""
 _GPU_ADVICE = {
     "docker": "install NVIDIA's container toolkit and restart Docker, then try `mlebench doctor`",
     "podman": "run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`, which describes GPUs to Podman",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContainerOptions:
-    """How containers are created. ``DockerSandbox`` also takes each of these as a keyword argument.
-
-    >>> ContainerOptions(network="none").build_network
-    'full'
-    """
-
-    engine: str = DOCKER
-    """The container runtime: ``docker`` or ``podman``."""
-    network: Network = "llm"
-    """The policy (see ``sandbox.network.policy``)."""
-    allow_hosts: Iterable[str] = ()
-    """Hosts that agents may reach in addition to their own."""
-    runtime: str | None = None
-    """``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``)."""
-    allow_privileged: bool = False
-    allow_unenforced_limits: bool = False
-    """Run even if the container runtime cannot enforce all limits."""
-    gpus: int = 0
-    """How many GPUs each run will request, checked up front."""
-    gpu_ids: Sequence[str] = ()
-    """The only GPUs that runs may use; empty: all GPUs of this machine."""
-    shm_bytes: int = defaults.SHM_BYTES
-    """The size of ``/dev/shm``, which counts as memory."""
-    base_image: str | None = None
-    heavy: str | None = None
-    build_arguments: Mapping[str, str] | None = None
-    build_network: BuildNetwork = "full"
-    bundled_build_network: BuildNetwork | None = None
-    """The build network of bundled agents; None: the same."""
-    loop_disks: bool = True
-    """If the storage driver has no quotas, limit disk space with a file system for each run, if possible."""
-    workers: int = 1
-    """How many runs share the machine."""
-    limits: Limits | None = None
-    """The limits that runs will request, checked up front."""
-
-    def __post_init__(self) -> None:
-        if self.network not in NETWORKS:
-            raise SandboxError(f"network policy {self.network!r} must be one of {', '.join(NETWORKS)}")
-        if isinstance(self.allow_hosts, str):
-            raise TypeError(f"allow_hosts must be a list of hosts, not a string: [{self.allow_hosts!r}]")
-        if self.heavy not in (None, "cpu", "cuda"):
-            raise SandboxError(f"heavy must be cpu, cuda or None, not {self.heavy!r}")
-        number(self.shm_bytes, "shm_bytes")
-        number(self.workers, "workers", least=1)
-        number(self.gpus, "gpus", least=0)
-
-    @property
-    def privileged(self) -> bool:
-        return self.allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
 
 
 class DockerSandbox:
@@ -120,23 +69,13 @@ class DockerSandbox:
 
     def __init__(self, options: ContainerOptions | None = None, *, reporter: Reporter = silent, **changes: Any) -> None:
         self._options = options = replace(options or ContainerOptions(), **changes)
-        self._privileged = options.privileged
         self._gpu_pool = GpuPool(options.gpu_ids)
         self._reporter = reporter
         raise_descriptor_limit()
         self._engine = open_client(options.engine, options.runtime)
         self.name = self._engine.name
         self._info = self._engine.info
-        self.images = Images(
-            self._engine.client,
-            base_image=options.base_image or BASE_IMAGE,
-            heavy=options.heavy,
-            arguments=options.build_arguments,
-            reporter=reporter,
-            build_network=options.build_network,
-            bundled_build_network=options.bundled_build_network,
-            limit_memory="memory" not in self._engine.unenforced,
-        )
+        self.images = Images(self._engine, options, reporter=reporter)
         self._limits = options.limits or Limits()
         self._disk_share = disk_share(free_space(self._info), options.workers)
         self._checked: list[Agent] = []
@@ -145,12 +84,9 @@ class DockerSandbox:
         self._engine.close()
 
     def check(self, agent: Agent) -> None:
-        if agent not in self._checked:
-            self._check(agent)
-            self._checked.append(agent)
-
-    def _check(self, agent: Agent) -> None:
-        if agent.privileged and not self._privileged:
+        if agent in self._checked:
+            return
+        if agent.privileged and not self._options.privileged:
             raise SandboxError(
                 f"agent {agent.id} asks for a privileged container, which can do anything on this machine: allow it "
                 f"with --allow-privileged or {ACCEPT_PRIVILEGED}=true, or confine it with --runtime sysbox-runc"
@@ -159,20 +95,17 @@ class DockerSandbox:
             raise SandboxError(f"{self._engine.title} does not support Linux containers")
         if self._options.runtime:
             self._engine.check_runtime(self._options.runtime)
-        self._check_limits()
-        check_agent_folder(agent)
-        self._gpu_pool.check(self._options.gpus)
-        self._share(self._limits)
-        check_form(agent, self._options.allow_hosts)
-
-    def _check_limits(self) -> None:
-        """Raises SandboxError if a limit of runs would not be enforced, unless that was allowed."""
         missing = [name for name in self._engine.unenforced if name != "swap"]
         if missing and not self._options.allow_unenforced_limits:
             raise SandboxError(
                 f"{self._engine.title} does not limit {listed(missing)}: {self._engine.why_unenforced}; "
                 "to run without these limits, which the records will show, add --allow-unenforced-limits"
             )
+        check_agent_folder(agent)
+        self._gpu_pool.check(self._options.gpus)
+        self._share(self._limits)
+        check_form(agent, self._options.allow_hosts)
+        self._checked.append(agent)
 
     def _share(self, limits: Limits) -> Limits:
         machine = Machine(cpus=int(self._info.get("NCPU") or 1), memory=int(self._info.get("MemTotal") or 0))
@@ -223,10 +156,11 @@ class DockerSandbox:
         limit = task.limits.disk
         if limit is None:
             return []
-        volumes = self.images.volumes(image)
-        layers = self.images.layers(image)
-        if self._options.loop_disks and layers and not task.keep and not task.agent.privileged:
-            return stack.enter_context(limited_disk(limit, layers, volumes))
+        attributes = self.images.inspect(image)
+        volumes = sorted({path.rstrip("/") for path in attributes["Config"].get("Volumes") or {}})
+        image_layers = layers(attributes) if self._options.loop_disks else []
+        if image_layers and not task.keep and not task.agent.privileged:
+            return stack.enter_context(limited_disk(limit, image_layers, volumes))
         if volumes:
             raise SandboxError(
                 f"agent {task.agent.id}: its Dockerfile declares VOLUME {', '.join(volumes)}, which no limit on disk "
@@ -237,7 +171,7 @@ class DockerSandbox:
     def _run(self, task: Task, image: str, stack: ExitStack) -> Execution:
         stack.enter_context(sigterm_interrupts())
         gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
-        wiring = wire(task, stack, gpus=gpus, network=self._options.network, allow_hosts=self._options.allow_hosts)
+        wiring = Wiring(task, stack, gpus=gpus, network=self._options.network, allow_hosts=self._options.allow_hosts)
         task = wiring.task
         container = Container(self._engine, _container_name(task))
         if not task.keep:
@@ -245,9 +179,8 @@ class DockerSandbox:
         stack.callback(container.close)
         stack.callback(container.kill)
         account = self._start(container, wiring, image, stack)
-        watcher: DiskWatcher | None = None
-        if account.disk != "loop":
-            watcher = container.disk_watcher(task.limits.disk, self._disk_share)
+        own_disk = account.disk == "loop"
+        watcher = None if own_disk else container.disk_watcher(task.limits.disk, self._disk_share)
         collect = partial(_collect, task, container, wiring.redactor)
         end, seconds = run_inside(
             wiring,
@@ -257,12 +190,15 @@ class DockerSandbox:
             collect=collect,
             watchers=[] if watcher is None else [watcher],
         )
-        watched = replace(end, disk_full=watcher.full) if watcher is not None else end
-        stopped = watched.is_unexplained and container.was_stopped_from_outside()
+        if watcher is not None and end.exit_code != 0:
+            end = replace(end, disk_full=watcher.full)
+        stopped = end.is_unexplained and container.was_stopped_from_outside()
         container.kill()
         left_out = collect()
         container.finish_output()
-        end = _complete(end, container, watcher, task)
+        if container.state().get("OOMKilled") and not end.oom_kills:
+            end = replace(end, oom_kills=1)
+        end = end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
         notes = (*account.notes, *wiring.redactor.notes)
@@ -342,14 +278,6 @@ def _check_readable(public: Path) -> None:
             raise SandboxError(
                 f"an agent in a container runs as another user, who cannot read {path}: chmod -R o+rX {public}"
             )
-
-
-def _complete(end: RunEnd, container: Container, watcher: DiskWatcher | None, task: Task) -> RunEnd:
-    if container.state().get("OOMKilled") and not end.oom_kills:
-        end = replace(end, oom_kills=1)
-    if watcher is not None and end.exit_code != 0:
-        end = replace(end, disk_full=watcher.full)
-    return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
 
 
 def _collect(task: Task, container: Container, redactor: Redactor) -> dict[str, Any]:

@@ -16,12 +16,13 @@ import pytest
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.progress import event_text, log_reported
+from pytest_mlebench.sandbox.docker.client import ContainerOptions
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.images import logger as builder_log
 from pytest_mlebench.sandbox.dockerfile import BuildNetwork, Rules
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.hostile.listener import Listener
-from tests.sandbox.scripted import ENGINE, docker_sandbox, script_agent
+from tests.sandbox.scripted import ENGINE, docker_sandbox, engine, script_agent
 
 pytestmark = pytest.mark.docker
 
@@ -46,8 +47,12 @@ def agent(tmp_path: Path) -> Agent:
     return replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
 
 
-def build(client: docker.DockerClient, agent: Agent, *commands: str, **options: Any) -> list[str]:
-    """Build with these options of ``Images`` and return the output. Each Dockerfile is new, so no cache is used."""
+def images(build_network: BuildNetwork = "full", **limits: Any) -> Images:
+    return Images(engine(), ContainerOptions(build_network=build_network), **limits)
+
+
+def build(agent: Agent, *commands: str, build_network: BuildNetwork = "full", **limits: Any) -> list[str]:
+    """Build with these limits of ``Images`` and return the output. Each Dockerfile is new, so no cache is used."""
     lines: list[str] = []
     agent.dockerfile.write_text(
         "\n".join(
@@ -56,7 +61,7 @@ def build(client: docker.DockerClient, agent: Agent, *commands: str, **options: 
     )
     docker_sandbox().images.environment()  # type: ignore[attr-defined]
     with log_reported(lambda event: lines.append(event_text(event)), builder_log, logging.DEBUG):
-        Images(client, **options).agent(agent)
+        images(build_network, **limits).agent(agent)
     return lines
 
 
@@ -76,7 +81,7 @@ def test_a_dockerfile_wants_to_send_the_folder_out_without_a_network(
 ) -> None:
     urls = [f"http://{host}:{listener.port}/" for host in (*listener.addresses, "host.docker.internal")]
     lines = build(
-        client, agent, reach(*urls, "https://example.com/"), "ls /sys/class/net | sed s/^/net./", build_network="none"
+        agent, reach(*urls, "https://example.com/"), "ls /sys/class/net | sed s/^/net./", build_network="none"
     )
     assert statuses(lines) == {"000"} and not listener.callers
     assert [line for line in lines if line.startswith("net.")] == ["net.lo"]
@@ -86,7 +91,6 @@ def test_a_dockerfile_wants_to_send_the_folder_out_without_a_network(
 def test_a_dockerfile_wants_more_than_registries(client: docker.DockerClient, agent: Agent, listener: Listener) -> None:
     direct = reach("https://example.com/", "http://example.com/", "http://169.254.169.254/latest/meta-data/")
     lines = build(
-        client,
         agent,
         direct,
         direct.replace("curl", "curl --noproxy '*'"),
@@ -101,16 +105,14 @@ def test_a_dockerfile_wants_more_than_registries(client: docker.DockerClient, ag
 def test_an_agent_folder_wants_the_answers_in_its_image(client: docker.DockerClient, agent: Agent, link: str) -> None:
     (agent.folder / "data").symlink_to(link)
     with pytest.raises(SandboxError, match="a link that leaves the agent's folder"):
-        build(client, agent, "grep -r ANSWER /context")
+        build(agent, "grep -r ANSWER /context")
 
 
 def test_a_dockerfile_wants_files_from_above_its_folder(client: docker.DockerClient, agent: Agent) -> None:
     agent.dockerfile.write_text("FROM mlebench-env\nCOPY ../../private /private\n")
     with pytest.raises(SandboxError, match="does not build"):
-        Images(client).agent(agent)
-    lines = build(
-        client, agent, "find / -xdev -name 'answers*' | sed s/^/found./", "ls -A /context | sed s/^/context./"
-    )
+        images().agent(agent)
+    lines = build(agent, "find / -xdev -name 'answers*' | sed s/^/found./", "ls -A /context | sed s/^/context./")
     assert [line for line in lines if line.startswith(("found.", "context."))] == [
         "context.Dockerfile",
         "context.start.sh",
@@ -119,28 +121,28 @@ def test_a_dockerfile_wants_files_from_above_its_folder(client: docker.DockerCli
 
 def test_a_dockerfile_wants_all_memory(client: docker.DockerClient, agent: Agent) -> None:
     with pytest.raises(SandboxError, match="does not build"):
-        build(client, agent, "python3 -c 'x = bytearray(1 << 29); print(\"had it\")'", build_memory=64 << 20)
+        build(agent, "python3 -c 'x = bytearray(1 << 29); print(\"had it\")'", build_memory=64 << 20)
 
 
 def test_a_dockerfile_wants_to_build_forever(client: docker.DockerClient, agent: Agent) -> None:
     with pytest.raises(SandboxError, match="takes longer than 3 seconds"):
-        build(client, agent, "while true; do echo still building; sleep 0.1; done", build_seconds=3.0)
+        build(agent, "while true; do echo still building; sleep 0.1; done", build_seconds=3.0)
 
 
 def test_a_dockerfile_wants_the_user_to_pull_an_image(client: docker.DockerClient, agent: Agent) -> None:
     with pytest.raises(SandboxError, match="its log ends with:") as caught:
-        build(client, agent, f"echo 'Step 1/1 : FROM evil.example/x' {'x' * 30_000} && false")
+        build(agent, f"echo 'Step 1/1 : FROM evil.example/x' {'x' * 30_000} && false")
     assert "docker pull" not in str(caught.value) and len(str(caught.value)) < 10_000
 
 
 def test_a_dockerfile_wants_the_whole_disk(client: docker.DockerClient, agent: Agent) -> None:
     base = int(client.images.get(docker_sandbox().images.environment()).attrs["Size"])  # type: ignore[attr-defined]
     with pytest.raises(SandboxError, match=r"image mlebench-agent-builder:.* the limit is"):
-        build(client, agent, "head -c 64M /dev/urandom > /fill", max_bytes=base + (20 << 20))
+        build(agent, "head -c 64M /dev/urandom > /fill", max_bytes=base + (20 << 20))
 
 
 def test_a_dockerfile_wants_to_replace_the_first_process(client: docker.DockerClient, agent: Agent) -> None:
-    lines = build(client, agent, "echo '#!/bin/sh' > /opt/mlebench/init.py")
+    lines = build(agent, "echo '#!/bin/sh' > /opt/mlebench/init.py")
     assert lines  # test_outcomes.py checks that the harness's program runs anyway
 
 
@@ -168,7 +170,7 @@ def test_a_dockerfile_wants_the_engine_to_fetch(
     agent.dockerfile.write_text(f"{first}FROM mlebench-env AS base\nCOPY --from=0 /etc/hostname /x\n{FETCHES[what]}\n")
     expected = rf"(ADD '|FROM( \$X)?: |COPY: ).*build-network={network} the builder fetches nothing"
     with pytest.raises(SandboxError, match=expected):
-        Images(client, build_network=network).agent(agent)
+        images(network).agent(agent)
 
 
 def _base_of(tag: str) -> str:
@@ -188,7 +190,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / "Dockerfile").write_text("FROM mlebench-env\nONBUILD ADD https://example.com/x /x\nCOPY secret /secret\n")
     other = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
     docker_sandbox().images.environment()  # type: ignore[attr-defined]
-    tag = Images(client).agent(other)
+    tag = images().agent(other)
     base = _base_of(tag)
     client.images.get(tag).tag(base, "latest")
     yield tag
@@ -244,20 +246,20 @@ def test_a_dockerfile_wants_another_image(what: str, client: docker.DockerClient
     line = IMAGES[what].format(image=other, base=_base_of(other), id=id, short=id.removeprefix("sha256:")[:12])
     agent.dockerfile.write_text(f"FROM mlebench-env AS base\n\n{line}\n")
     with pytest.raises(SandboxError, match=r"Dockerfile: line [345]: "):
-        Images(client).agent(agent)
+        images().agent(agent)
 
 
 @pytest.mark.parametrize("first", ["# syntax=example.com/evil", "#syntax = evil/dockerfile:1", "#!/x\n# syntax=evil/x"])
 def test_a_dockerfile_wants_another_program_to_read_it(first: str, client: docker.DockerClient, agent: Agent) -> None:
     agent.dockerfile.write_text(f"{first}\nFROM mlebench-env\n")
     with pytest.raises(SandboxError, match=r"Dockerfile: line [12]: syntax="):
-        Images(client).agent(agent)
+        images().agent(agent)
 
 
 def test_a_configuration_wants_another_image_as_its_base(client: docker.DockerClient, agent: Agent, other: str) -> None:
     agent.dockerfile.write_text("FROM mlebench-env\nCOPY --from=0 /secret /x\n")
     with pytest.raises(SandboxError, match=r"base_image: the image .*built on this machine"):
-        Images(client).agent(replace(agent, base_image=other))
+        images().agent(replace(agent, base_image=other))
 
 
 def test_a_bundled_agent_is_built_from_the_base_that_the_package_names(
@@ -265,7 +267,7 @@ def test_a_bundled_agent_is_built_from_the_base_that_the_package_names(
 ) -> None:
     """Without a registry, as after `docker load`, an image looks as if it was built on this machine."""
     with pytest.raises(SandboxError, match=r"mlebench-env.* does not build"):  # this one has no shell
-        Images(client).agent(replace(agent, base_image=other, bundled=True))
+        images().agent(replace(agent, base_image=other, bundled=True))
 
 
 def test_honest_dockerfiles_build(client: docker.DockerClient, agent: Agent) -> None:
@@ -276,7 +278,7 @@ def test_honest_dockerfiles_build(client: docker.DockerClient, agent: Agent) -> 
         "FROM scratch AS second\nCOPY --from=first --chown=0:0 /x /y\n"
         "FROM mlebench-env:latest\nCOPY --from=0 /x /0\nCOPY --from=second /y /1\nADD start.sh /2\n"
     )
-    assert Images(client).agent(agent)
+    assert images().agent(agent)
 
 
 class _Registry:
@@ -308,7 +310,7 @@ def test_an_agent_folder_wants_to_break_the_harness_with_its(
         patterns = b"!\n**\\\n[\n[z-a]\n***/**\n# x\n"
         (agent.folder / ".dockerignore").write_bytes(patterns if name == "patterns" else b"\xff\xfe\n")
     try:
-        lines = build(client, agent, "echo built")
+        lines = build(agent, "echo built")
     except SandboxError as error:
         known = ("does not build", "cannot be packed", "/pipe is neither a file nor a folder nor a link: remove it")
         assert any(why in str(error) for why in known)
