@@ -25,6 +25,8 @@ from pytest_mlebench.sandbox.collection import Identity
 
 _MAX_MESSAGE = 1 << 12
 _MAX_NESTING = 4
+_BLOCK = 1 << 16
+_SECONDS = 30.0
 
 
 class ControlChannelClosed(Exception):
@@ -52,6 +54,11 @@ class AgentEnded:
     oom_kills: int | None
 
 
+class _BadAnswer(OSError):
+    def __init__(self) -> None:
+        super().__init__("the container's first process violated the protocol")
+
+
 class _Channel:
     """A Unix socket that accepts one connection."""
 
@@ -70,6 +77,24 @@ class _Channel:
         self._listener.close()
         if self._peer is not None:
             self._peer.close()
+
+    def _line(self, timeout: float) -> bytes:
+        """Receive a line. Raises OSError; TimeoutError if it is not complete in time."""
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > _MAX_MESSAGE:
+                raise _BadAnswer
+            self._buffer += self._receive(deadline - time.monotonic())
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _receive(self, timeout: float) -> bytes:
+        assert self._peer is not None
+        self._peer.settimeout(max(0.001, timeout))
+        block = self._peer.recv(_BLOCK)
+        if not block:
+            raise ConnectionError("the container's first process is gone")
+        return block
 
 
 class ControlChannel(_Channel):
@@ -94,7 +119,7 @@ class ControlChannel(_Channel):
     def send(self, message: Mapping[str, Any]) -> None:
         """Raises ControlChannelClosed."""
         assert self._peer is not None
-        self._peer.settimeout(30)
+        self._peer.settimeout(_SECONDS)
         try:
             self._peer.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
@@ -102,31 +127,20 @@ class ControlChannel(_Channel):
 
     def receive(self, timeout: float) -> Started | AgentEnded | GpusMissing | None:
         """Return the next message, or None if none came in time. Raises ControlChannelClosed."""
-        assert self._peer is not None
-        deadline = time.monotonic() + timeout
-        while b"\n" not in self._buffer:
-            self._peer.settimeout(max(0.001, deadline - time.monotonic()))
-            try:
-                block = self._peer.recv(_MAX_MESSAGE)
-            except TimeoutError:
-                return None
-            except OSError as error:
-                raise ControlChannelClosed from error
-            self._buffer += block
-            if not block or len(self._buffer) > 2 * _MAX_MESSAGE:
-                raise ControlChannelClosed
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return parse_message(line)
+        try:
+            return parse_message(self._line(timeout))
+        except TimeoutError:
+            return None
+        except OSError as error:
+            raise ControlChannelClosed from error
 
 
 def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
     """Parse one line of the protocol. Raises ControlChannelClosed for anything else."""
-    if len(line) > _MAX_MESSAGE or line.count(b"[") + line.count(b"{") > _MAX_NESTING:
-        raise ControlChannelClosed("it sent a message that is too large")
     try:
-        message: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ControlChannelClosed("it sent a message that is not JSON") from error
+        message: Any = loads(line, depth=_MAX_NESTING) if len(line) <= _MAX_MESSAGE else None
+    except ValueError:
+        message = None
     match message:
         case {"started": True}:
             return Started()
@@ -147,17 +161,6 @@ def _counts_kills(message: Mapping[Any, Any]) -> bool:
     return message.get("oom_kills") is None or _is_number(message["oom_kills"], 1 << 32)
 
 
-_SECONDS = 30.0
-_MAX_LINE = 1 << 12
-_BLOCK = 1 << 16
-_NUMBERS = 5
-
-
-class _BadAnswer(OSError):
-    def __init__(self) -> None:
-        super().__init__("the container's first process violated the protocol")
-
-
 class SubmissionChannel(_Channel):
     """A ``SubmissionSource``. Its methods raise OSError for an invalid answer."""
 
@@ -172,10 +175,10 @@ class SubmissionChannel(_Channel):
         size = self._ask({"copy": list(identity)}).get("size")
         if size is None:
             return False
-        if not _is_number(size, identity[2] + 1):
+        if not _is_number(size, identity.size + 1):
             raise _BadAnswer
         while size:
-            block = self._buffer or self._receive()
+            block = self._buffer or self._receive(_SECONDS)
             write(block[:size])
             self._buffer = block[size:]
             size -= len(block[:size])
@@ -190,36 +193,26 @@ class SubmissionChannel(_Channel):
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._peer is None:
             self._peer, _ = self._listener.accept()
-            self._peer.settimeout(_SECONDS)
+        self._peer.settimeout(_SECONDS)
         self._peer.sendall(json.dumps(question).encode() + b"\n")
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        while b"\n" not in self._buffer:
-            if len(self._buffer) > _MAX_LINE:
-                raise _BadAnswer
-            self._buffer += self._receive()
-        line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            answer = loads(line)
+            answer = loads(self._line(_SECONDS))
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
             raise _BadAnswer
         return answer
 
-    def _receive(self) -> bytes:
-        assert self._peer is not None
-        block = self._peer.recv(_BLOCK)
-        if not block:
-            raise ConnectionError("the container's first process is gone")
-        return block
-
 
 def _identity(value: Any) -> Identity | None:
     if value is None:
         return None
-    is_valid = isinstance(value, list) and len(value) == _NUMBERS and all(type(number) is int for number in value)
-    if not is_valid or not 0 <= value[2] < 1 << 63:
+    if not isinstance(value, list) or [type(number) for number in value] != [int] * len(Identity._fields):
         raise _BadAnswer
-    return tuple(value)
+    identity = Identity(*value)
+    if not 0 <= identity.size < 1 << 63:
+        raise _BadAnswer
+    return identity

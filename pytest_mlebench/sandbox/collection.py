@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, NamedTuple, Protocol, Self
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
@@ -36,9 +36,6 @@ from pytest_mlebench.sandbox.redaction import Redactor
 SUBMISSION_NAME = "submission.csv"
 FOLDER = "snapshots"
 """Name of the snapshot folder inside a run directory."""
-Identity = tuple[int, ...]
-"""Device, inode, size, and times of the last content and status changes: identifies one version of a file."""
-_SIZE = 2
 _BLOCK = 1 << 20
 _STEPS = 10
 
@@ -74,6 +71,23 @@ class Snapshot:
     size: int
     calls: int | None = None
     cost: float | None = None
+
+
+class Identity(NamedTuple):
+    """Identifies one version of a file. Times are those of the last content and status changes, in nanoseconds."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Identity | None:
+        """Return the identity of a regular file; None for anything else."""
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class SubmissionSource(Protocol):
@@ -143,7 +157,7 @@ class Snapshots:
                 elif found != seen:
                     seen, self.changed_at = found, now
                 elif now >= next_at and len(self.taken) < self._policy.number:
-                    if not self._fits(found[_SIZE]) or self._take(source, found, redactor, self.changed_at or now):
+                    if not self._fits(found.size) or self._take(source, found, redactor, self.changed_at or now):
                         done = found
                     next_at = now + self._policy.spacing_after(len(self.taken), self._stored)
         except (OSError, ValueError) as error:
@@ -169,7 +183,7 @@ class Snapshots:
         self._folder.mkdir(parents=True, exist_ok=True)
         usage = self._spent()
         with self._partial.open("wb") as file:
-            if not source.copy(identity, file.write) or file.tell() != identity[_SIZE]:
+            if not source.copy(identity, file.write) or file.tell() != identity.size:
                 return False
         if not redactor.file(self._partial):
             self._notes["no snapshot of a submission that is an archive with a secret in it"] += 1
@@ -181,9 +195,9 @@ class Snapshots:
         if path is None:
             path = self._folder / f"{len(self.taken) + 1:04}.csv"
             self._partial.rename(path)
-            self._stored += identity[_SIZE]
+            self._stored += identity.size
         spent = {"calls": usage.get("calls"), "cost": usage.get("cost")}
-        self.taken.append(Snapshot(seconds=round(seconds, 3), path=path, digest=digest, size=identity[_SIZE], **spent))
+        self.taken.append(Snapshot(seconds=round(seconds, 3), path=path, digest=digest, size=identity.size, **spent))
         return True
 
 
@@ -204,7 +218,7 @@ class SubmissionFile:
     def look(self) -> Identity | None:
         try:
             with self._opened() as folder:
-                return identity_of(os.stat(SUBMISSION_NAME, dir_fd=folder, follow_symlinks=False))
+                return Identity.of(os.stat(SUBMISSION_NAME, dir_fd=folder, follow_symlinks=False))
         except OSError:
             return None
 
@@ -215,13 +229,13 @@ class SubmissionFile:
         except OSError:
             return False
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            left = identity[_SIZE]
-            if identity_of(os.fstat(descriptor)) != identity:
+            left = identity.size
+            if Identity.of(os.fstat(descriptor)) != identity:
                 return False
             while left > 0 and not self._closed and (block := file.read(min(_BLOCK, left))):
                 write(block)
                 left -= len(block)
-            return identity_of(os.fstat(descriptor)) == identity
+            return Identity.of(os.fstat(descriptor)) == identity
 
     def close(self) -> None:
         self._closed = True
@@ -233,13 +247,6 @@ class SubmissionFile:
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def identity_of(status: os.stat_result) -> Identity | None:
-    """Return the identity of a regular file; None for anything else."""
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def digest_of(path: Path) -> str:

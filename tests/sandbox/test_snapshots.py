@@ -145,11 +145,11 @@ class Scripted:
     def look(self) -> Identity | None:
         state = min(self.looks // 2, len(self.states) - 1)
         self.looks += 1
-        return (1, state, len(self.states[state]), 0, 0)
+        return Identity(1, state, len(self.states[state]), 0, 0)
 
     def copy(self, identity: Identity, write: Callable[[bytes], object]) -> bool:
         self.copies += 1
-        write(self.states[identity[1]])
+        write(self.states[identity.inode])
         return self.copies not in self.torn
 
     def close(self) -> None: ...
