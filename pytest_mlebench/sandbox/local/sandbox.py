@@ -224,11 +224,12 @@ def _supervise(home: Path, task: contract.Task, environment: dict[str, str], red
         "grace": task.grace,
         "memory_group": f"{owned_prefix(contract.MEMORY_GROUP)}{secrets.token_hex(4)}",
         "cpus": assigned_processors(task),
-        "limits": {
-            "memory": limits.memory,
-            "file_size": limits.disk,
-            "cpu_seconds": limits.cpus * limits.time_limit + 1 if limits.cpus else None,
-            "core": 0,
+        "memory": limits.memory,
+        "rlimits": {
+            "RLIMIT_DATA": limits.memory,
+            "RLIMIT_FSIZE": limits.disk,
+            "RLIMIT_CPU": limits.cpus * limits.time_limit + 1 if limits.cpus else None,
+            "RLIMIT_CORE": 0,
         },
     }
     log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, redactor)
@@ -294,13 +295,11 @@ def _blocks(reader: int, task: contract.Task, process: subprocess.Popen[bytes]) 
 
 def _end(result: dict[str, Any], task: contract.Task) -> RunEnd:
     code, reason, limits = result["exit_code"], result["reason"], task.limits
-    out_of_memory = ""
-    if reason == "out of memory" and limits.memory is not None:
-        out_of_memory = f"its processes used more than {format_size(limits.memory)}"
+    too_much = f"its processes used more than {format_size(limits.memory or 0)}"
     return RunEnd(
         exit_code=code if code >= 0 else None,
         signal=signal_name(-code) if code < 0 else None,
         oom_kills=result["oom_kills"],
         time_limit=limits.time_limit if reason == "timed out" else None,
-        out_of_memory=out_of_memory,
+        out_of_memory=too_much if reason == "out of memory" else "",
     ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)

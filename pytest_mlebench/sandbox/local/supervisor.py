@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, KeysView, Mapping
+from collections.abc import KeysView, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,23 +46,35 @@ def main() -> None:
     # about the run. Unlike an ignored signal, one with a handler is reset to its default for the agent.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     guard = _guard(task["home"])  # before this program adopts processes
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):  # Linux: processes that the agent detaches become our children
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # processes that the agent detaches become our children
+    group = _memory_group(task)
 
-    def limit() -> None:
+    def confine() -> None:
         if group is not None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
-        if hasattr(libc, "prctl"):  # files without write permission are read-only for root, too
-            libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # an engine may kill this program as well
-        _limit(task)
-
-    group = _memory_group(task)
+        # Files without write permission are read-only for root, too.
+        libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # an engine may kill this program as well
+        for name, value in task["rlimits"].items():
+            if value is not None:
+                with contextlib.suppress(ValueError, OSError):  # a hard limit below ours is kept
+                    resource.setrlimit(getattr(resource, name), (math.ceil(value), math.ceil(value)))
+        if task["cpus"]:
+            os.sched_setaffinity(0, task["cpus"])
 
     started = time.monotonic()
     try:
-        agent = _start(task, limit)
+        agent = subprocess.Popen(
+            task["command"],
+            cwd=task["home"],
+            env=task["environment"],
+            stdin=subprocess.DEVNULL,
+            stdout=task["output"],
+            stderr=task["output"],
+            start_new_session=True,
+            preexec_fn=confine,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         _remove_group(group)
         os.write(guard, b".")
@@ -84,21 +96,7 @@ def main() -> None:
         "left_behind": left_behind,
         "oom_kills": oom_kills,
     }
-    sys.stdout.write(json.dumps(result) + "\n")
-    sys.stdout.flush()
-
-
-def _start(task: Mapping[str, Any], limit: Callable[[], None]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        task["command"],
-        cwd=task["home"],
-        env=task["environment"],
-        stdin=subprocess.DEVNULL,
-        stdout=task["output"],
-        stderr=task["output"],
-        start_new_session=True,
-        preexec_fn=limit,
-    )
+    print(json.dumps(result), flush=True)
 
 
 def _remove(home: str) -> None:
@@ -180,25 +178,9 @@ def _first_line() -> bytes:
     return line
 
 
-def _limit(task: dict[str, Any]) -> None:
-    kinds = {
-        "memory": resource.RLIMIT_DATA,
-        "file_size": resource.RLIMIT_FSIZE,
-        "cpu_seconds": resource.RLIMIT_CPU,
-        "core": resource.RLIMIT_CORE,
-    }
-    for name, kind in kinds.items():
-        value = task["limits"].get(name)
-        if value is not None:
-            with contextlib.suppress(ValueError, OSError):  # a hard limit below ours is kept
-                resource.setrlimit(kind, (math.ceil(value), math.ceil(value)))
-    if task["cpus"]:
-        os.sched_setaffinity(0, task["cpus"])
-
-
 def _memory_group(task: dict[str, Any]) -> Path | None:
     """Create a control group in which the kernel limits memory; None if this process may not create one."""
-    limit = task["limits"].get("memory")
+    limit = task["memory"]
     if limit is None:
         return None
     group = _group(task)
@@ -245,7 +227,7 @@ def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float,
 
     ``checks_memory``: nothing else enforces the limit on memory.
     """
-    memory = task["limits"].get("memory") if checks_memory else None
+    memory = task["memory"] if checks_memory else None
     while agent.poll() is None:
         if time.monotonic() - started > task["time_limit"]:
             return "timed out"
