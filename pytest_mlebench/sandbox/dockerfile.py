@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, Protocol
@@ -405,12 +405,6 @@ class Recipe:
 
     def tag(self) -> str:
         """Return the image's tag, with a digest of its inputs. Raises SandboxError if the folder cannot be packed."""
-        try:
-            return self._tag()
-        except (OSError, ValueError, re.error) as error:
-            raise SandboxError(f"{self.folder} cannot be packed for the builder: {reason(error)}") from error
-
-    def _tag(self) -> str:
         digest = hashlib.sha256()
 
         def add(*parts: str | bytes) -> None:
@@ -418,23 +412,21 @@ class Recipe:
                 content = os.fsencode(part) if isinstance(part, str) else part
                 digest.update(f"{len(content)}:".encode() + content)
 
-        add(
-            self.dockerfile,
-            self.parent,
-            self.network,
-            *filter(None, [self.builder]),
-            *(f"{key}={value}" for key, value in sorted(self.arguments.items())),
-        )
-        for name in self.files():
-            path = self.folder / name
-            if path.is_symlink():
-                add(name, "link", str(path.readlink()))
-            elif path.is_file():
-                add(name, "program" if path.stat().st_mode & 0o111 else "file")
-                with path.open("rb") as file:
-                    add(hashlib.file_digest(file, "sha256").digest())
-            else:
-                add(name, "folder")
+        add(self.dockerfile, self.parent, self.network, *filter(None, [self.builder]))
+        add(*(f"{key}={value}" for key, value in sorted(self.arguments.items())))
+        try:
+            for name in self.files():
+                path = self.folder / name
+                if path.is_symlink():
+                    add(name, "link", str(path.readlink()))
+                elif path.is_file():
+                    add(name, "program" if path.stat().st_mode & 0o111 else "file")
+                    with path.open("rb") as file:
+                        add(hashlib.file_digest(file, "sha256").digest())
+                else:
+                    add(name, "folder")
+        except (OSError, ValueError, re.error) as error:
+            raise SandboxError(f"{self.folder} cannot be packed for the builder: {reason(error)}") from error
         return f"{self.name}:{digest.hexdigest()[:16]}"
 
     def write_context(self, file: IO[bytes], dockerfile: str) -> None:
@@ -471,8 +463,6 @@ def _read(dockerfile: Path) -> str:
         raise SandboxError(f"{dockerfile} cannot be read: {reason(error)}") from error
 
 
-@contextmanager
-def one_builder(folder: Path, tag: str, reporter: Reporter) -> Iterator[None]:
+def one_builder(folder: Path, tag: str, reporter: Reporter) -> AbstractContextManager[None]:
     """Allow one builder at a time for each image, by a lock in ``folder``. It is released even if its holder dies."""
-    with hold_lock(folder / f"{tag.replace(':', '-')}.lock", "builds", tag, reporter):
-        yield
+    return hold_lock(folder / f"{tag.replace(':', '-')}.lock", "builds", tag, reporter)

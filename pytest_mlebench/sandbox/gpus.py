@@ -103,10 +103,10 @@ class GpuPool:
             raise SandboxError(f"there is no GPU {', '.join(unknown)} here; available: {listed}")
         return chosen
 
-    def check(self, number: int) -> None:
-        """Raises SandboxError if this many GPUs can never be available."""
+    def check(self, number: int) -> list[Gpu]:
+        """Return the GPUs that a run with this many may get. Raises SandboxError if there can never be enough."""
         if number <= 0:
-            return
+            return []
         available = self.available()
         if not available:
             raise SandboxError(
@@ -115,6 +115,7 @@ class GpuPool:
             )
         if len(available) < number:
             raise SandboxError(f"each run needs {number} GPUs, but only {len(available)} may be used")
+        return available
 
     @contextmanager
     def lease(self, number: int, reporter: Reporter = silent) -> Iterator[list[Gpu]]:
@@ -122,15 +123,11 @@ class GpuPool:
 
         It takes all or none: two runs that wait for two GPUs must not hold one each.
         """
-        self.check(number)
-        if number <= 0:
-            yield []
-            return
-        gpus = self.available()
+        gpus = self.check(number)
         reported = False
         while True:
             with ExitStack() as held:
-                if len(taken := self._take(gpus, number, held)) == number:
+                if len(taken := self._take(gpus, number, held)) >= number:
                     yield taken
                     return
             if not reported:
@@ -172,16 +169,13 @@ def _open_folder(path: Path) -> int:
     Every user may write to its parent, so links are not followed. Only a folder created here gets new permissions.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.open(path, flags)
-    except FileNotFoundError:
+    is_new = False
+    with suppress(FileExistsError):
         path.parent.mkdir(parents=True, exist_ok=True)
-    try:
         path.mkdir()
-    except FileExistsError:  # another process created it first
-        return os.open(path, flags)
+        is_new = True
     descriptor = os.open(path, flags)
-    if os.fstat(descriptor).st_uid == os.geteuid():
+    if is_new and os.fstat(descriptor).st_uid == os.geteuid():
         os.fchmod(descriptor, 0o1777)
     return descriptor
 

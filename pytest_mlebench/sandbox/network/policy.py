@@ -35,6 +35,7 @@ _PROVIDERS = {
 MODEL_HOSTS = frozenset(_PROVIDERS.values())
 """Hosts of known providers of language models."""
 _URL_VARIABLE = re.compile(r"_(BASE_URL|API_BASE|API_URL|ENDPOINT)$")
+_URL_INSIDE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(?=[:/]|$)")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 _MAX_NAME = 253
@@ -201,9 +202,8 @@ def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
 
 def _urls(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the URLs of models by variable, without those at ``localhost``, inside the sandbox: no proxy is used."""
-    urls = {name: value for name, value in environment.items() if _URL_VARIABLE.search(name) and "://" in value}
     return {
-        name: url
-        for name, url in urls.items()
-        if not re.match(r"https?://(localhost|127\.0\.0\.1|\[::1\])(?=[:/]|$)", url)
+        name: value
+        for name, value in environment.items()
+        if _URL_VARIABLE.search(name) and "://" in value and not _URL_INSIDE.match(value)
     }
