@@ -25,9 +25,7 @@ from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE
 from pytest_mlebench.sandbox.gpus import GpuPool
 from tests.left import left
-from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner, make_runner
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, VALID, Runner, make_runner
 
 
 @pytest.fixture

@@ -13,11 +13,9 @@ import psutil
 import pytest
 
 from pytest_mlebench.sandbox import Ending
-from tests.sandbox.scripted import SAMPLE, Runner
+from tests.sandbox.scripted import SAMPLE, SUBMIT, Runner
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 
 
 def test_a_daemon_does_not_outlive_the_time_limit(attack: Runner) -> None:

@@ -13,11 +13,9 @@ import pytest
 from pytest_mlebench.runs.files import unpack
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter, collect_archive
 from tests.left import left
-from tests.sandbox.scripted import MB, SAMPLE, Runner
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Runner
 
 pytestmark = pytest.mark.docker
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 
 
 def _archive(*members: tuple[str, bytes, dict[str, object]]) -> Iterator[bytes]:

@@ -7,11 +7,9 @@ import threading
 import pytest
 
 from pytest_mlebench.sandbox import Ending
-from tests.sandbox.scripted import Runner
+from tests.sandbox.scripted import SUBMIT, Runner
 
 pytestmark = pytest.mark.docker
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 
 
 def test_the_checker_outlives_every_signal(attack: Runner) -> None:

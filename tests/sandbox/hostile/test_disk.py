@@ -15,14 +15,13 @@ import pytest
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox import Ending
-from tests.sandbox.scripted import MB, SAMPLE, Runner, docker_sandbox, make_runner, script_agent
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Runner, docker_sandbox, make_runner, script_agent
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/dev/loop-control").exists(), reason="only root can make disks"
 )
 
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 LIMIT = 64 * MB
 # Writes to descriptors until writing fails; prints the megabytes written.
 WRITE = """

@@ -15,11 +15,10 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Ending
 from tests.sandbox.hostile.test_disk import needs_root
-from tests.sandbox.scripted import AGENTS, ENGINE, MB, SAMPLE, Runner, script_agent
+from tests.sandbox.scripted import AGENTS, ENGINE, MB, SAMPLE, SUBMIT, Runner, script_agent
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
 
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 Declare = Callable[..., Agent]
 
 

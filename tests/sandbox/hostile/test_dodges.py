@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 import time
 import uuid
 from pathlib import Path
@@ -13,17 +12,12 @@ import pytest
 
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.sandbox import Ending
-from tests.sandbox.scripted import MB, SAMPLE, Result, Runner
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Result, Runner, python
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
 
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 END_SECONDS = 40
 """Longer than any normal end of a run, and shorter than the delay of a successful attack."""
-
-
-def python(code: str) -> str:
-    return f"cat > /tmp/x.py <<'EOF'\n{textwrap.dedent(code)}\nEOF\npython3 /tmp/x.py"
 
 
 @pytest.fixture(scope="module")

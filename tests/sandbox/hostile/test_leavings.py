@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import resource
-import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +13,9 @@ import pytest
 
 from pytest_mlebench.sandbox import Ending
 from pytest_mlebench.sandbox.wiring import raise_descriptor_limit
-from tests.sandbox.scripted import MB, SAMPLE, Runner
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Runner, python
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
-
-
-def python(code: str) -> str:
-    return f"cat > /tmp/x.py <<'EOF'\n{textwrap.dedent(code)}\nEOF\npython3 /tmp/x.py"
 
 
 WITH_RESULT = {

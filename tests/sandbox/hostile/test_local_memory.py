@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.sandbox import Ending, contract
-from tests.sandbox.scripted import MB, Runner, local_sandbox, make_runner
+from tests.sandbox.scripted import MB, Runner, local_sandbox, make_runner, python
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]
 
@@ -50,10 +50,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     elif os.geteuid() != 0:
         pytest.skip("only root can create control groups")
     return make_runner(local_sandbox(), tmp_path)
-
-
-def python(code: str) -> str:
-    return f"cat > $HOME/x.py <<'END'\n{code}\nEND\npython3 $HOME/x.py"
 
 
 @pytest.mark.parametrize("form", FORMS)

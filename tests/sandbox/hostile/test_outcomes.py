@@ -15,11 +15,10 @@ import pytest
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.sandbox import Ending
 from tests.left import left
-from tests.sandbox.scripted import MB, SAMPLE, Runner, script_agent
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Runner, script_agent
 
 pytestmark = pytest.mark.docker
 
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 FOLDERS = {
     "a file": "rm -rf $D; echo x > $D",
     "a loop of links": "rm -rf $D; ln -s $D $D",

@@ -8,11 +8,9 @@ import time
 import pytest
 
 from pytest_mlebench.sandbox import Ending
-from tests.sandbox.scripted import MB, SAMPLE, Runner
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Runner
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 
 
 def test_a_fork_bomb_hurts_only_itself(attack: Runner) -> None:

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.left import left
-from tests.sandbox.scripted import MB, SAMPLE, Runner
+from tests.sandbox.scripted import MB, SAMPLE, SUBMIT, Runner
 
 pytestmark = pytest.mark.docker
-
-SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 
 
 @pytest.mark.parametrize(

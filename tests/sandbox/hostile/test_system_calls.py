@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from tests.sandbox.scripted import Runner
+from tests.sandbox.scripted import Runner, python
 
 pytestmark = [
     pytest.mark.docker,
@@ -88,7 +88,7 @@ print("tried")
 @pytest.fixture(scope="module")
 def answers(module_runner: Runner) -> dict[str, tuple[int, int]]:
     """The result of each forbidden call; one container makes all of them."""
-    log = module_runner(f"cat > x.py <<'EOF'\n{CALL % FORBIDDEN}\nEOF\npython3 x.py").log
+    log = module_runner(python(CALL % FORBIDDEN)).log
     rows = (line.split() for line in log.splitlines())
     return {name: (int(result), int(number)) for name, result, number in rows}
 
@@ -101,7 +101,7 @@ def test_an_agent_wants_the_kernel_to(name: str, answers: dict[str, tuple[int, i
 
 
 def test_an_agent_wants_a_socket_that_bypasses_its_network(module_runner: Runner) -> None:
-    assert module_runner(f"cat > x.py <<'EOF'\n{SOCKETS % FAMILIES}\nEOF\npython3 x.py").log.split() == ["tried"]
+    assert module_runner(python(SOCKETS % FAMILIES)).log.split() == ["tried"]
 
 
 def test_an_agent_wants_32_bit_system_calls(module_runner: Runner) -> None:
@@ -111,7 +111,7 @@ def test_an_agent_wants_32_bit_system_calls(module_runner: Runner) -> None:
     code += "page.write(bytes.fromhex('b814000000cd80c3'))\n"
     code += "address = ctypes.addressof(ctypes.c_char.from_buffer(page))\n"
     code += "print('pid', ctypes.CFUNCTYPE(ctypes.c_int)(address)())\n"
-    result = module_runner(f"cat > x.py <<'EOF'\n{code}\nEOF\npython3 x.py; echo $?")
+    result = module_runner(f"{python(code)}; echo $?")
     assert "pid" not in result.log or int(result.log.split()[1]) < 0
 
 
@@ -120,13 +120,12 @@ def test_an_agent_wants_new_namespaces_from_clone(module_runner: Runner) -> None
     code += "for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):\n"
     code += "    pid = libc.syscall(56, flag | 17, 0, 0, 0, 0)\n"
     code += "    print('made' if pid >= 0 else 'refused', flush=True)\n"
-    result = module_runner(f"cat > x.py <<'EOF'\n{code}\nEOF\npython3 x.py")
+    result = module_runner(python(code))
     assert result.log.split() == ["refused"] * 7
 
 
 def test_honest_programs_are_not_affected(module_runner: Runner) -> None:
-    result = module_runner(
-        "cat > x.py <<'EOF'\n"
+    code = (
         "import asyncio, concurrent.futures, multiprocessing, socket, subprocess, tempfile, threading\n"
         "import joblib, numpy, pandas, sklearn.linear_model\n"
         "with concurrent.futures.ProcessPoolExecutor(2) as pool: print(sum(pool.map(abs, [-1, -2])))\n"
@@ -136,6 +135,6 @@ def test_honest_programs_are_not_affected(module_runner: Runner) -> None:
         "print(len(socket.if_nameindex()), socket.getaddrinfo('localhost', 80)[0][0] > 0)\n"
         "multiprocessing.set_start_method('spawn', force=True)\n"
         "queue = multiprocessing.Queue(); queue.put(5); print(queue.get())\n"
-        "EOF\npython3 x.py"
     )
+    result = module_runner(python(code))
     assert result.log.split("\n")[:-1] == ["3", "sub", "async", "[3, 4]", "1 True", "5"]
