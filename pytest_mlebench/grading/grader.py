@@ -10,6 +10,7 @@ import json
 import logging
 import math
 import os
+import socket
 import tempfile
 import threading
 from collections import deque
@@ -71,17 +72,13 @@ class GradingProcess:
         self.jobs: deque[Job] = deque(maxlen=MAX_WORKERS)
         """The latest jobs, for which the process may still have workers."""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        request_reader, request_writer = os.pipe()
-        reply_reader, reply_writer = os.pipe()
-        self._requests, self._replies = os.fdopen(request_writer, "wb", buffering=0), os.fdopen(reply_reader, "rb")
-        try:
-            self._process = fork(main, (request_reader, reply_writer, self._stderr.fileno()), PRELOADED)
-        except OSError as error:
-            self.abandon()
-            raise ProcessDied(f"cannot start a grading process: {reason(error)}") from error
-        finally:
-            os.close(request_reader)
-            os.close(reply_writer)
+        self._channel, helpers_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with helpers_end:
+            try:
+                self._process = fork(main, (helpers_end.fileno(), *[self._stderr.fileno()] * 2), PRELOADED)
+            except OSError as error:
+                self.abandon()
+                raise ProcessDied(f"cannot start a grading process: {reason(error)}") from error
 
     def ask(self, job: Job, path: Path | None, seconds: float, certainty: bool, stopped: threading.Event) -> Reply:
         """Return the reply to a request (see ``ask``). Raises ProcessDied; the process cannot be used afterwards."""
@@ -90,35 +87,33 @@ class GradingProcess:
         self.jobs.append(job)
         submission = None if path is None else str(path.absolute())
         self._send({"job": job, "path": submission, "seconds": seconds, "certainty": certainty})
-        while not readable([self._replies.fileno()], _POLL_SECONDS):
+        while not readable([self._channel.fileno()], _POLL_SECONDS):
             if stopped.is_set():
                 self._send({"cancel": True})  # which kills the worker
                 break
-        line = self._replies.readline(MAX_REPLY + 1)
-        if not line.endswith(b"\n"):
-            raise ProcessDied(self._death_message())
-        reply: Reply = json.loads(line)
+        try:
+            reply: Reply = json.loads(self._channel.recv(MAX_REPLY))
+        except (OSError, ValueError) as error:
+            raise ProcessDied(self._death_message()) from error
         return reply
 
     def stop(self) -> None:
         """End the process and its workers."""
         with suppress(OSError):
-            self._requests.close()  # the process ends when its input is closed
-        with suppress(OSError, ValueError):
-            readable([self._replies.fileno()], _STOP_SECONDS)
+            self._channel.shutdown(socket.SHUT_WR)  # then the process ends
+            readable([self._channel.fileno()], _STOP_SECONDS)
         with suppress(OSError):  # its server has ended
             self._process.end()
         self.abandon()
 
     def abandon(self) -> None:
-        """Close this process's ends of the pipes. After a fork, the child would take replies meant for its parent."""
-        for file in (self._requests, self._replies, self._stderr):
-            with suppress(OSError):
-                file.close()
+        """Close this process's files. After a fork, the child would take replies meant for its parent."""
+        self._channel.close()
+        self._stderr.close()
 
     def _send(self, request: Reply) -> None:
         try:
-            os.write(self._requests.fileno(), json.dumps(request).encode() + b"\n")
+            self._channel.send(json.dumps(request).encode())
         except OSError as error:
             raise ProcessDied(self._death_message()) from error
 

@@ -1,10 +1,10 @@
 """The grading process: a helper that forks a worker for each job, enforces its limits and passes on its replies.
 
-The harness starts the helper (see ``grader.GradingProcess``) and writes requests to its standard input, one JSON object
-per line. The helper writes one reply to each on its standard output. It never reads a submission itself: it imports
-the modules that graders need, once, and forks. A worker that cannot open the submission gets it open from the helper,
-and can read no other file next to it. The helper keeps the workers of the latest jobs for further requests, so that a
-competition's answers are read once. If a worker dies, the helper survives and forks the next one.
+The harness starts the helper (see ``grader.GradingProcess``) and sends it requests through a socket: JSON objects, one
+in each message. The helper sends one reply to each. It never reads a submission itself: it imports the modules that
+graders need, once, and forks. A worker that cannot open the submission gets it open from the helper, and can read no
+other file next to it. The helper keeps the workers of the latest jobs for further requests, so that a competition's
+answers are read once. If a worker dies, the helper survives and forks the next one.
 
 request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``; a null ``path`` checks that the job can be done;
 ``"certainty": true`` requests the certainty of the score instead of the score;
@@ -89,18 +89,17 @@ Evaluation = Callable[[Path, bool], Reply]
 
 
 def main() -> None:
-    """Answer requests until the harness closes the input or ends."""
-    control, replies = _Lines(os.dup(0)), os.dup(1)
+    """Answer requests until the harness closes its end of the socket, or ends."""
+    control = socket.socket(fileno=os.dup(0))
     _import(PRELOADED)
     _silence()
     workers: dict[str, _Worker] = {}  # by job, latest last
     while True:
-        line = control.next(_IDLE_SECONDS if workers else None)
-        if line is None:  # idle: release their memory
+        if not readable([control.fileno()], _IDLE_SECONDS if workers else None):  # release their memory
             _prune(workers, 0)
             end_orphans([])
             continue
-        request = json.loads(line)
+        request = _request(control)
         if "cancel" in request:  # its request has already been answered
             continue
         job = request["job"]
@@ -109,14 +108,22 @@ def main() -> None:
         _prune(workers, MAX_WORKERS - 1)
         if worker is None or not worker.alive:
             _import(heavy_imports([Path(job["competition"]) / "grade.py"]))
-            close = [descriptor for other in workers.values() for descriptor in other.descriptors]
-            worker = _fork(job, close=(control.descriptor, replies, *close))
+            worker = _fork(job, close=[control, *(other.channel for other in workers.values())])
         workers[key] = worker
         reply = _handle(worker, request, control)
         if "beyond" in reply or (worker.alive and has_children(worker.pid)):  # which would stay with the worker
             worker.kill()
         end_orphans([other.pid for other in workers.values() if other.alive])
-        os.write(replies, json.dumps(reply).encode() + b"\n")
+        control.send(json.dumps(reply).encode())
+
+
+def _request(control: socket.socket) -> Reply:
+    """Receive a request; exits if there are no more. Workers end with their parent."""
+    message = control.recv(_MAX_REQUEST)
+    if not message:
+        os._exit(0)
+    request: Reply = json.loads(message)
+    return request
 
 
 def _prune(workers: dict[str, _Worker], most: int) -> None:
@@ -133,38 +140,6 @@ def _import(names: Iterable[str]) -> None:
     if "sklearn.utils.multiclass" in sys.modules:  # its first call searches all installed packages
         with suppress(Exception):
             sys.modules["sklearn.utils.multiclass"].type_of_target(sys.modules["pandas"].Series([0, 1]))
-
-
-class _Lines:
-    """Reads lines from a descriptor."""
-
-    def __init__(self, descriptor: int, max_bytes: int = _MAX_REQUEST) -> None:
-        self.descriptor = descriptor
-        self._max_bytes = max_bytes
-        self._buffer = b""
-
-    def next(self, timeout: float | None) -> bytes | None:
-        """Return the next line, or None after ``timeout`` seconds; exits at the end of the input."""
-        while (line := self.take()) is None:
-            if not readable([self.descriptor], timeout):
-                return None
-            if not self.fill():
-                os._exit(0)  # a worker ends with its parent
-        return line
-
-    def take(self) -> bytes | None:
-        """Return a line from the buffer, if it has one."""
-        line, end, rest = self._buffer.partition(b"\n")
-        if not end:
-            return None
-        self._buffer = rest
-        return line
-
-    def fill(self) -> bool:
-        """Read what is available. Returns False at the end of the input, or if a line is too long."""
-        block = os.read(self.descriptor, 1 << 16)
-        self._buffer += block
-        return bool(block) and (b"\n" in self._buffer or len(self._buffer) <= self._max_bytes)
 
 
 @dataclass(frozen=True)
@@ -207,20 +182,16 @@ class _Worker:
 
     job: Job
     pid: int
-    requests: socket.socket
-    replies: _Lines
+    channel: socket.socket
     alive: bool = True
-
-    @property
-    def descriptors(self) -> tuple[int, int]:
-        return self.requests.fileno(), self.replies.descriptor
 
     def death(self) -> Reply:
         """Return the reason why the process ended without a reply."""
-        for _ in range(100):  # its pipe is closed, so it is ending
+        for _ in range(100):  # its socket is closed, so it is ending
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
-                self._close()
+                self.alive = False
+                self.channel.close()
                 break
             time.sleep(0.01)
         else:
@@ -241,51 +212,39 @@ class _Worker:
         if self.alive:
             kill_group(self.pid)
             os.waitpid(self.pid, 0)
-            self._close()
-
-    def _close(self) -> None:
-        self.alive = False
-        self.requests.close()
-        os.close(self.replies.descriptor)
+            self.alive = False
+            self.channel.close()
 
 
-def _fork(job: Job, close: Sequence[int]) -> _Worker:
-    requests, worker_reads = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    replies, worker_writes = os.pipe()
+def _fork(job: Job, close: Iterable[socket.socket]) -> _Worker:
+    channel, workers_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
     helper = os.getpid()
     pid = os.fork()
     if pid:
-        worker_reads.close()
-        os.close(worker_writes)
-        requests.setblocking(False)  # a worker may leave requests unread
-        return _Worker(job, pid, requests, _Lines(replies, MAX_REPLY))
+        workers_end.close()
+        channel.setblocking(False)  # a worker may leave requests unread
+        return _Worker(job, pid, channel)
     try:
-        requests.close()
-        for descriptor in (*close, replies):
-            os.close(descriptor)
+        for other in (*close, channel):
+            other.close()
         _confine(job["memory"], helper)
-        _work(job, worker_reads, worker_writes)
+        _work(job, workers_end)
     finally:
         os._exit(1)
 
 
-def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
+def _handle(worker: _Worker, request: Reply, control: socket.socket) -> Reply:
     """Send a request to the worker; returns its reply, or what happened to it."""
     deadline = time.monotonic() + request["seconds"]
     message = json.dumps({key: request.get(key) for key in ("path", "certainty")}).encode()
     with _opened(request["path"]) as descriptors, suppress(OSError):  # it has ended, or leaves requests unread
-        socket.send_fds(worker.requests, [message], descriptors)
-    while (line := worker.replies.take()) is None:
-        ready = readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
-        if control.descriptor in ready:
-            if not control.fill():
-                worker.kill()
-                os._exit(0)
-            if control.take() is not None:
-                worker.kill()
-                return {"cancelled": True}
-        if worker.replies.descriptor in ready and not worker.replies.fill():
-            return worker.death()
+        socket.send_fds(worker.channel, [message], descriptors)
+    replies = worker.channel.fileno()
+    while replies not in (ready := readable([control.fileno(), replies], _POLL_SECONDS)):
+        if control.fileno() in ready:
+            worker.kill()
+            _request(control)
+            return {"cancelled": True}
         if time.monotonic() > deadline:
             worker.kill()
             return {"beyond": "time"}
@@ -293,7 +252,13 @@ def _handle(worker: _Worker, request: Reply, control: _Lines) -> Reply:
             worker.kill()
             return {"beyond": "memory"}
     try:
-        reply = loads(line)
+        answer = worker.channel.recv(MAX_REPLY)
+    except OSError:  # it has ended without reading the request
+        answer = b""
+    if not answer:
+        return worker.death()
+    try:
+        reply = loads(answer)
         parsed = asdict(parse(_WorkerReply, reply))
     except ValueError as error:
         return {"defect": f"grading gave an invalid reply: {error}"}
@@ -346,11 +311,11 @@ def _silence() -> None:
 # The worker
 
 
-def _work(job: Job, requests: socket.socket, replies: int) -> NoReturn:
+def _work(job: Job, channel: socket.socket) -> NoReturn:
     landlock, evaluate = 0, None
     opened: dict[Path, int] = {}
     while True:
-        message, descriptors, *_ = socket.recv_fds(requests, _MAX_REQUEST, 1)
+        message, descriptors, *_ = socket.recv_fds(channel, _MAX_REQUEST, 1)
         if not message:
             os._exit(0)
         request = json.loads(message)
@@ -370,7 +335,7 @@ def _work(job: Job, requests: socket.socket, replies: int) -> NoReturn:
         opened.clear()
         for descriptor in descriptors:
             os.close(descriptor)
-        os.write(replies, _bounded(reply) + b"\n")
+        channel.send(_bounded(reply))
 
 
 def _evaluation(job: Job, opened: Mapping[Path, int]) -> tuple[int, Evaluation]:

@@ -57,7 +57,7 @@ WRITE_REPLY = """
 import contextlib, os, stat
 for number in range(3, 64):
     with contextlib.suppress(OSError):
-        if stat.S_ISFIFO(os.fstat(number).st_mode):
+        if stat.S_IFMT(os.fstat(number).st_mode) in (stat.S_IFIFO, stat.S_IFSOCK):
             os.write(number, %s)
 os._exit(0)
 """
