@@ -105,7 +105,7 @@ def _fill(group: Path, engine: str, sleeper: int) -> None:
         )
         folder = job_folder(group, key)
         note_id(write_plan(folder, plan), str(number + 1))
-        write_json(folder / ALIVE, asdict(Alive(name=plan.name, node="here", owner=owner)))
+        write_json(folder / ALIVE, asdict(Alive(name=plan.name, owner=owner)))
         run_dir = group / f"toy-parity_{key.agent[4:]}-{key.seed}-0"
         run_dir.mkdir()
         about = {"worker": "w", "started": time.time(), "time_limit": 86400.0, "owner": owner}

@@ -105,7 +105,7 @@ def test_a_job_is_found_without_its_id_once_it_reports_that_it_is_alive(
 ) -> None:
     job = submit(
         "import time; from pathlib import Path; from pytest_mlebench.extras.engines import plan\n"
-        "with plan.signal_alive(Path('FOLDER'), 'NAME', 'here'):\n"
+        "with plan.signal_alive(Path('FOLDER'), 'NAME'):\n"
         "    print('ready', flush=True); time.sleep(600)"
     )
     while "ready" not in output(job):

@@ -239,7 +239,7 @@ def test_a_local_job_that_cannot_be_ended_from_here_is_not_reported_as_ended(
     with subprocess.Popen(["sleep", "600"]) as process:
         own = {f"{LABEL}pid": str(process.pid), f"{LABEL}pid-start": start_time(process.pid)}
         owner = owner_labels() | own | ({} if obstacle == "user" else {LABEL + obstacle: "elsewhere"})
-        write_json(job.folder / ALIVE, asdict(Alive(name=job.name, node="", owner=owner)))
+        write_json(job.folder / ALIVE, asdict(Alive(name=job.name, owner=owner)))
         try:
             with monkeypatch.context() as patched, pytest.raises(ClusterError) as raised:
                 if obstacle == "user":

@@ -76,7 +76,7 @@ def _run_one(options: argparse.Namespace) -> int:
         logger.info("another job does this run, or the run has ended")
         return 0
     restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
-    with sigterm_interrupts(), plans.signal_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
+    with sigterm_interrupts(), plans.signal_alive(folder, plan.name, restarts=restarts):
         try:
             record = plans.record_by(group, plan.key, {plan.name, *plan.earlier})
             record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)

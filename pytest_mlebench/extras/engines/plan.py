@@ -3,7 +3,7 @@
 ===============================  =======================================================================================
 ``.jobs/<run>/plan.json``        the run's latest attempt (see ``JobPlan``), written by the session before it submits it
 ``.jobs/<run>/id``               the engine's id of the job, written by the session after submission
-``.jobs/<run>/alive.json``       the job that does the run, and its node; refreshed by the job while it is alive
+``.jobs/<run>/alive.json``       the job that does the run, and its host; refreshed by the job while it is alive
 ``.jobs/<run>/output.log``       the output of the jobs
 ``.jobs/ended/<job>.json``       how a job ended: with a record or an error (see ``JobEnd``)
 ===============================  =======================================================================================
@@ -101,7 +101,6 @@ class Alive:
     """The job that does a run, and its process."""
 
     name: str
-    node: str
     owner: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     """How often the engine itself has restarted the job."""
@@ -195,13 +194,13 @@ def read_alive(folder: Path, name: str) -> Alive | None:
 
 
 @contextmanager
-def signal_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> Iterator[None]:
+def signal_alive(folder: Path, name: str, *, restarts: int = 0) -> Iterator[None]:
     """Context manager: signal that the job is alive, and end it if the session has replaced it with another job.
 
     A node that was considered lost may come back, with a job that no session waits for any more.
     """
     path, stop = folder / ALIVE, threading.Event()
-    write_json(path, asdict(Alive(name=name, node=node, owner=owner_labels(), restarts=restarts)))
+    write_json(path, asdict(Alive(name=name, owner=owner_labels(), restarts=restarts)))
 
     def refresh() -> None:
         while not stop.wait(_REFRESH_SECONDS):

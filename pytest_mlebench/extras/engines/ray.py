@@ -20,9 +20,10 @@ from contextlib import suppress
 from typing import IO, Any
 
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, JobState, Resources, Status
+from pytest_mlebench.extras.engines.contract import Engine, Job, Resources, Status
 from pytest_mlebench.extras.engines.plan import OUTPUT
 from pytest_mlebench.extras.engines.resources import HARNESS_MEMORY
+from pytest_mlebench.io.values import parse
 from pytest_mlebench.options import Settings
 
 CANCEL_SECONDS = 60.0
@@ -68,15 +69,7 @@ class RayEngine:
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
         self._use_address_of(jobs)
         answer = self._call("poll", jobs={job.name: str(job.folder) for job in jobs})
-        return {
-            name: Status(
-                state=JobState(status["state"]),
-                reason=status.get("reason", ""),
-                node=status.get("node", ""),
-                cause=Cause(status.get("cause", Cause.LOST)),
-            )
-            for name, status in answer["jobs"].items()
-        }
+        return {name: parse(Status, status) for name, status in answer["jobs"].items()}
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Terminate jobs, so that they stop their agents and clean up, then kill those that still run."""

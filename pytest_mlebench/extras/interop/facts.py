@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.defaults import MEDALS
-from pytest_mlebench.io.files import write_text
+from pytest_mlebench.io.files import regular_bytes, write_text
 from pytest_mlebench.io.values import as_number, json_text, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
@@ -149,12 +150,8 @@ def artifacts(group: RunGroup, record: RunRecord, folder: Path, redactor: Redact
 
 def trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:
     """The trajectory that a run wrote, or else one built from its recording; None if the run called no model."""
-    path = run_dir / TRAJECTORY
-    if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_TRAJECTORY:
-        try:
-            found = loads(path.read_bytes())
-        except ValueError:
-            found = None
+    with suppress(OSError, ValueError):
+        found = loads(regular_bytes(run_dir / TRAJECTORY, MAX_TRAJECTORY, follow_links=False))
         if isinstance(found, dict) and isinstance(found.get("steps"), list):
             return found
     return build(run_dir, agent=record.agent)

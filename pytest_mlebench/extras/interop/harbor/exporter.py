@@ -137,11 +137,10 @@ def _remaining_steps(target: Path, written: Sequence[HarborTask]) -> Iterator[st
             f"real data is not part of {_some(mounted)}: set MLEBENCH_DATA_DIR to a folder on Harbor's machine that "
             "has it"
         )
-    if pulled := [task.name for task in written if task.source is not None]:
-        urls = {task.source.url for task in written if task.source is not None}
+    if pulled := {task.name: task.source.url for task in written if task.source is not None}:
         yield (
-            f"real data is not part of {_some(pulled)}: containers pull it from {', '.join(urls)}, with the "
-            "credentials in Harbor's environment"
+            f"real data is not part of {_some([*pulled])}: containers pull it from {', '.join({*pulled.values()})}, "
+            "with the credentials in Harbor's environment"
         )
     yield f"run: harbor run -p {shlex.quote(str(target))} -a oracle"
 

@@ -38,10 +38,8 @@ from pytest_mlebench.runs.writer import about_competition, check_group_name
 
 logger = logging.getLogger("pytest_mlebench")
 
-_LOG_BYTES = 8 << 20
-"""Maximum bytes of each log of a trial."""
-_LOGS_BYTES = 32 << 20
-"""Maximum bytes of all logs of a trial."""
+_LOG_BYTES, _LOGS_BYTES = 8 << 20, 32 << 20
+"""Maximum bytes of each log of a trial, and of all of them."""
 _MAX_COST = 1e15
 """In dollars, as in a record."""
 

@@ -157,8 +157,10 @@ def read_trial(folder: Path) -> Trial | None:
     if seconds > MAX_SECONDS:
         raise JobError(f"{folder}: its agent cannot have run for more than a hundred years")
     exception = as_object(found.get("exception_info"))
-    ending, why = _ending(text(exception.get("exception_type")), began is not None)
-    about = ": ".join(filter(None, (text(exception.get("exception_type")), text(exception.get("exception_message")))))
+    kind = text(exception.get("exception_type"))
+    ending = _ending(kind, began is not None)
+    about = ": ".join(filter(None, (kind, text(exception.get("exception_message")))))
+    was_run = ending is not Ending.NOT_STARTED
     agent = _agent(found)
     return Trial(
         folder=folder,
@@ -169,8 +171,8 @@ def read_trial(folder: Path) -> Trial | None:
         ended_at=stopped or ended,
         seconds=seconds,
         ending=ending,
-        detail="" if why else about,
-        error=f"Harbor could not run the agent: {about}" if why else None,
+        detail=about if was_run else "",
+        error=None if was_run else f"Harbor could not run the agent: {about}",
         usage=as_object(found.get("agent_result")),
         rewards={
             name[:_MAX_TEXT]: known
@@ -208,13 +210,13 @@ def _agent(found: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
-def _ending(exception: str, began: bool) -> tuple[Ending, bool]:
-    """How the agent ended, and whether Harbor failed rather than the agent."""
+def _ending(exception: str, began: bool) -> Ending:
+    """How the agent ended: ``NOT_STARTED`` if Harbor failed rather than the agent."""
     if not exception:
-        return Ending.FINISHED, False
+        return Ending.FINISHED
     if exception == "CancelledError" or not began:  # a trial that Harbor stops for another reason has no result
-        return Ending.NOT_STARTED, True
-    return _ENDINGS.get(exception, Ending.CRASHED), False
+        return Ending.NOT_STARTED
+    return _ENDINGS.get(exception, Ending.CRASHED)
 
 
 def text(value: Any) -> str:

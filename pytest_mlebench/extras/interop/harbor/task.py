@@ -232,7 +232,11 @@ def _write_environment(folder: Path, task: HarborTask) -> None:
                 copy.write_text(without_comments(file.read_text(encoding="utf-8")), encoding="utf-8")
     lines = ""
     if task.source is not None:
-        lines = _write_fetching(programs, task)
+        lines = "COPY mlebench/fetch.py /opt/mlebench/"
+        shutil.copyfile(Path(__file__).with_name("fetch.py"), programs / "fetch.py")
+        if task.options.is_obfuscated:  # replaces the pulled description
+            lines = "COPY mlebench/fetch.py mlebench/description.md /opt/mlebench/"
+            shutil.copyfile(task.description, programs / "description.md")
         data.write_compose(folder, data.pulls_public(dataset, task.source, task.images.get("environment")))
     elif not task.is_copied:
         data.write_compose(folder, data.mounts(dataset, "public", DATA))
@@ -243,16 +247,6 @@ def _write_environment(folder: Path, task: HarborTask) -> None:
             (folder / "data/description.md").unlink(missing_ok=True)
             shutil.copyfile(task.description, folder / "data/description.md")
     _write_dockerfile(folder, task, "environment", data=lines)
-
-
-def _write_fetching(programs: Path, task: HarborTask) -> str:
-    """Write the files for the service that pulls public files; returns its lines of the Dockerfile."""
-    names = ["fetch.py"]
-    shutil.copyfile(Path(__file__).with_name("fetch.py"), programs / "fetch.py")
-    if task.options.is_obfuscated:  # replaces the pulled description
-        names.append("description.md")
-        shutil.copyfile(task.description, programs / "description.md")
-    return f"COPY {' '.join(f'mlebench/{name}' for name in names)} /opt/mlebench/"
 
 
 def _write_tests(folder: Path, task: HarborTask) -> None:
