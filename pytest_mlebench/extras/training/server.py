@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 
 from pytest_mlebench import __version__
 from pytest_mlebench.bench import Bench
-from pytest_mlebench.errors import DataError, MLEBenchError, UsageError, reason
+from pytest_mlebench.errors import MLEBenchError, UsageError, reason
 from pytest_mlebench.extras.training.channel import EpisodeOver
 from pytest_mlebench.extras.training.episode import Episode, agent_of_episodes, bench_of_episodes
 from pytest_mlebench.extras.training.options import EpisodeOptions
@@ -113,8 +113,8 @@ class EpisodeServer:
     """Serves episodes of one bench to clients that have ``token``. ``serve`` runs until ``stop``, or an interrupt.
 
     At most ``max_episodes`` are open at once; one that is not used for ``idle`` seconds is closed.
-    Data folder and sandbox are prepared first. Raises DataError, SandboxError, and UsageError if the port is in use or
-    the folder of run groups cannot be created.
+    Folders and sandbox are prepared first. Raises SandboxError, and UsageError if the port is in use or a folder cannot
+    be created.
     """
 
     def __init__(
@@ -125,16 +125,12 @@ class EpisodeServer:
         self._open: dict[str, _Open] = {}
         self._recordings: dict[str, EpisodeRecording] = {}
         self._lock = threading.Lock()
-        try:
-            bench.data_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(
-                f"data folder {bench.data_dir} cannot be written: {reason(error)}; choose another one with --data-dir"
-            ) from error
-        try:
-            bench.settings.runs_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--runs-dir: {bench.settings.runs_dir} cannot be written: {reason(error)}") from error
+        for option, folder in (("--data-dir", bench.data_dir), ("--runs-dir", bench.settings.runs_dir)):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                text = f"{option}: {folder} cannot be written: {reason(error)}; choose another folder"
+                raise UsageError(text) from error
         bench_of_episodes(bench).ready_sandbox(agent_of_episodes())
         try:
             self._http = _Server(("127.0.0.1", port), _Handler)
