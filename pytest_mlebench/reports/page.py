@@ -234,7 +234,7 @@ def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_by
                 "ended": ending_as_sentence(record),
                 "details": _details(record, common),
                 "files": [] if folder is None else _files(run_dir, folder),
-                "log": _log(run_dir, size),
+                "log": Markup.escape(plain(tail(run_dir / RUN_LOG, LOG_LINES, size)).strip("\n")) if size > 0 else "",
                 "verdict": verdicts[run_dir.parent].get(record.run_id, ""),
             }
         )
@@ -290,12 +290,6 @@ def _competitions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         about = {"id": id, "split": split, "category": first.category, "thresholds": thresholds, "better": better}
         found.append({**about, "rows": of_competition})
     return found
-
-
-def _log(run_dir: Path, max_bytes: int) -> str:
-    if max_bytes <= 0:
-        return ""
-    return Markup.escape(plain(tail(run_dir / RUN_LOG, lines=LOG_LINES, max_bytes=max_bytes)).strip("\n"))
 
 
 def _outcome_chips(records: Sequence[RunRecord]) -> list[dict[str, Any]]:

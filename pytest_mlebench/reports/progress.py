@@ -17,7 +17,6 @@ from pytest_mlebench.io.progress import SECONDS_BETWEEN_LINES, Event, Step, even
 from pytest_mlebench.io.units import format_dollars, format_seconds, format_size, one_line, plain, pluralize
 from pytest_mlebench.records.group import (
     GroupReader,
-    LoggedEvent,
     RunGroup,
     RunInProgress,
     latest_events,
@@ -243,7 +242,8 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
             f"{record.outcome.label}{score} after {format_seconds(record.seconds)}"
         )
     if latest := latest_events(reader.folder, _LATEST):
-        lines += ["", *map(_event_line, latest)]
+        lines.append("")
+        lines += [f"{own.at[11:19]} {f'{own.worker} ' * bool(own.worker)}{event_text(own.event)}" for own in latest]
     return "\n".join(plain(line)[:width].rstrip() for line in lines)
 
 
@@ -266,11 +266,6 @@ def pulse(reader: GroupReader, seconds: float) -> str:
 def _outcomes(group: RunGroup) -> str:
     counts = Counter(record.outcome for record in group.records)
     return ", ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
-
-
-def _event_line(logged: LoggedEvent) -> str:
-    worker = f"{logged.worker} " if logged.worker else ""
-    return f"{logged.at[11:19]} {worker}{event_text(logged.event)}"
 
 
 def _spent(group: RunGroup, running: Iterable[Path]) -> str:

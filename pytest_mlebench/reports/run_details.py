@@ -142,8 +142,8 @@ def totals(*trajectories: Mapping[str, Any]) -> str:
     finals = [as_object(trajectory.get("final_metrics")) for trajectory in trajectories]
     count = sum(len(steps_of(trajectory)) for trajectory in trajectories)
     parts = [f"{count:,} step{'' if count == 1 else 's'}"]
-    for name, word in (("total_prompt_tokens", "tokens in"), ("total_completion_tokens", "out")):
-        if tokens := [value for final in finals if isinstance(value := final.get(name), int)]:
+    for name, word in _TOKEN_COUNTS:
+        if tokens := [value for final in finals if isinstance(value := final.get(f"total_{name}"), int)]:
             parts.append(f"{sum(tokens):,} {word}")
     costs = [value for final in finals if isinstance(value := final.get("total_cost_usd"), int | float)]
     parts.append(f"cost {format_dollars(sum(costs) if len(costs) == len(finals) else None)}")

@@ -29,7 +29,7 @@ from pytest_mlebench.extras.viewer.index import FILE, RunIndex
 from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
 from pytest_mlebench.extras.viewer.site import FILTERS
-from pytest_mlebench.extras.viewer.steps import SHOWN, OutlineStep, timestamp
+from pytest_mlebench.extras.viewer.steps import OutlineStep, timestamp
 from pytest_mlebench.extras.viewer.text import code, coloured, markdown
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.ledger import CALLS
@@ -38,6 +38,7 @@ from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import GRADING_REPORT, RUN_LOG, RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
 from pytest_mlebench.reports.progress import progress
+from pytest_mlebench.reports.run_details import TEXT
 from pytest_mlebench.results import read_group
 from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group
@@ -853,7 +854,7 @@ def test_markdown_is_rendered_without_external_loads_links_or_hidden_text() -> N
 def test_malicious_markdown_is_not_slow() -> None:
     started = process_time()
     for part in ("*a ", "[", "> ", "`a", "_a*b", "- ", "\n- a", "**", "1. ", "|a\n|-\n", "~~~\n", "|a"):
-        markdown((part * SHOWN)[:SHOWN])
+        markdown((part * TEXT)[:TEXT])
     assert process_time() - started < 5
 
 

@@ -15,7 +15,7 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.extras.viewer.guard import Guard
 from pytest_mlebench.extras.viewer.index import RunIndex
 from pytest_mlebench.extras.viewer.pages import compare, competitions, files, groups, log, runs, trajectory
-from pytest_mlebench.extras.viewer.site import Missing, Site
+from pytest_mlebench.extras.viewer.site import Site
 from pytest_mlebench.io.files import NotReadable
 
 _PAGES: Mapping[str, Callable[..., Any]] = {
@@ -58,11 +58,6 @@ def application(
     """
     site = Site(index, store)
     routes = [Route(path, partial(page, site)) for path, page in _PAGES.items()]
-    routes += [Route("/-/view.css", site.stylesheet), Route("/-/{script}.js", site.script)]
-    handlers: Mapping[Any, Any] = {
-        404: site.not_found,
-        Missing: site.problem,
-        NotReadable: site.problem,
-        MLEBenchError: site.problem,
-    }
+    routes.append(Route("/-/{name}", site.asset))
+    handlers: Mapping[Any, Any] = {404: site.not_found, NotReadable: site.problem, MLEBenchError: site.problem}
     return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), address=address, token=token)

@@ -19,7 +19,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.viewer.folder import changed_at, is_utf8, read, read_record
 from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.io.values import as_count, loads, parse
-from pytest_mlebench.records.group import RunGroup, runs_in_progress, runs_to_resume
+from pytest_mlebench.records.group import RunGroup, SplitAndCategory, runs_in_progress, runs_to_resume
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunKey, RunRecord
@@ -157,6 +157,8 @@ class Group:
         return sum(self.counts.get(medal, 0) for medal in MEDALS)
 
 
+_OF_RECORD = (*RunKey._fields, *SplitAndCategory._fields, "score", "seconds", "cost", "started_at", "ended_at")
+_OF_REPORT = ("percentile", "bench_version", "score_low", "score_high")
 _COLUMNS = tuple(field.name for field in fields(ListedRun))
 _SCHEMA = f"""
 create table groups (name text primary key, stamp text not null, about text not null);
@@ -487,35 +489,23 @@ def _group(text: str) -> Group:
 
 def _run(group: str, folder: str, record: RunRecord) -> ListedRun:
     report, usage = record.report, record.usage
+    same = {name: getattr(record, name) for name in _OF_RECORD} | {name: getattr(report, name) for name in _OF_REPORT}
     return ListedRun(
+        **same,
         group_name=group,
         run_id=folder,
-        agent=record.agent,
-        competition_id=record.competition_id,
-        seed=record.seed,
-        split=record.split,
-        category=record.category,
         outcome=record.outcome.value,
-        score=record.score,
-        percentile=report.percentile,
         lower_is_better=int(report.is_lower_better),
         indicative=int(report.thresholds == "indicative"),
-        seconds=record.seconds,
-        cost=record.cost,
         calls=as_count(usage.calls),
         tokens_in=as_count(usage.tokens.get("input")),
         tokens_out=as_count(usage.tokens.get("output")),
         models="\n".join(list(usage.models)[:10]),
-        started_at=record.started_at,
-        ended_at=record.ended_at,
         ending=record.ending.value,
         reason=(record.reason or "")[:_TEXT],
-        bench_version=report.bench_version,
         submissions=len(record.timeline),
         error=int(record.error is not None),
         firm=report.firmness,
-        score_low=report.score_low,
-        score_high=report.score_high,
     )
 
 

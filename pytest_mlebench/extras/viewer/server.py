@@ -30,15 +30,13 @@ def serve(runs_dir: Path, *, data_dir: Path | None, address: str, port: int, rea
     as the server accepts connections. If other machines can reach the address, clients must present the token in that
     URL. Raises UsageError.
     """
-    only = None
     if not runs_dir.is_dir():
         raise UsageError(f"{runs_dir} is not a folder: name the one that contains run groups")
     runs_dir = runs_dir.resolve()
-    if (runs_dir / MANIFEST).is_file():
-        runs_dir, only = runs_dir.parent, runs_dir.name
+    only = runs_dir.name if (runs_dir / MANIFEST).is_file() else None
     listening = _listening(address, port)
     token = None if address in LOOPBACK else secrets.token_urlsafe(24)
-    index = RunIndex(runs_dir, only)
+    index = RunIndex(runs_dir if only is None else runs_dir.parent, only)
     stop = threading.Event()
 
     def keep_current() -> None:

@@ -63,18 +63,17 @@ class Site:
         self.environment = environment(_ASSETS)
         self.environment.filters.update(FILTERS)
         self._style = SCHEME + style("report.css") + asset("view.css", _ASSETS)
-        self._scripts = {name: asset(name, _ASSETS) for name in _SCRIPTS} | {"report.js": asset("report.js")}
-        self._stamp = hashlib.sha256("".join([self._style, *self._scripts.values()]).encode()).hexdigest()[:12]
+        scripts = {name: asset(name, _ASSETS) for name in _SCRIPTS} | {"report.js": asset("report.js")}
+        self._assets = {"view.css": (self._style, "text/css")}
+        self._assets |= {name: (text, "text/javascript") for name, text in scripts.items()}
+        self._stamp = hashlib.sha256("".join([self._style, *scripts.values()]).encode()).hexdigest()[:12]
 
-    def stylesheet(self, request: Request) -> Response:
-        return Response(self._style, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
-
-    def script(self, request: Request) -> Response:
-        name = f"{request.path_params['script']}.js"
-        if name not in self._scripts:
-            raise Missing("there is no such script")
-        headers = {"Cache-Control": "max-age=3600"}
-        return Response(self._scripts[name], media_type="text/javascript", headers=headers)
+    def asset(self, request: Request) -> Response:
+        """Return the stylesheet or a script."""
+        if (name := request.path_params["name"]) not in self._assets:
+            raise Missing("there is no such page")
+        text, kind = self._assets[name]
+        return Response(text, media_type=kind, headers={"Cache-Control": "max-age=3600"})
 
     def problem(self, request: Request, error: Exception) -> Response:
         """Return a page for what does not exist or cannot be shown."""
@@ -110,8 +109,7 @@ class Site:
         return attachment(text, f"{name}.html")
 
     def group(self, name: str, *, fresh: bool = False) -> Group:
-        found = self.index.refresh_group(name) if fresh else self.index.group(name)
-        found = found or self.index.refresh_group(name)
+        found = (None if fresh else self.index.group(name)) or self.index.refresh_group(name)
         if found is None:
             raise Missing(f"there is no run group {name}")
         return found

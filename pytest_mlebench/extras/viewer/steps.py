@@ -25,13 +25,11 @@ from pytest_mlebench.io.values import as_count, as_number, as_object, as_objects
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.reports import run_details
-from pytest_mlebench.reports.run_details import arguments_text, content_text
+from pytest_mlebench.reports.run_details import TEXT, arguments_text, content_text
 
 MAX_BYTES = 128 << 20
 MAX_STEPS = 20_000
 MAX_CONVERSATIONS = 200
-SHOWN = 20_000
-"""Maximum characters that are shown of one message, argument or result."""
 PAGE = 40
 """Steps on a page, and steps loaded at a time while the reader scrolls."""
 FOUND = 300
@@ -191,7 +189,8 @@ class Conversation:
         """Return the steps that contain this text, ignoring case."""
         wanted, found = words.casefold(), list[Hit]()
         for number, raw in enumerate(self._raw, 1):
-            for text in _texts(raw):
+            for title, content in run_details.blocks(raw):
+                text = f"{title.partition(' ')[2]} {content}"  # a call's title ends with the tool's name
                 at = text.casefold().find(wanted)
                 if at >= 0:
                     end = at + len(words)
@@ -248,7 +247,7 @@ class Conversation:
 
     def _diff(self, number: int, name: str, text: str) -> Markup | None:
         """Return the differences from the last similar program that was given to the same tool."""
-        if text.count("\n") < 4 or len(text) > SHOWN:
+        if text.count("\n") < 4 or len(text) > TEXT:
             return None
         for earlier in range(number - 1, max(0, number - 12), -1):
             for call in reversed(as_objects(self._raw[earlier - 1].get("tool_calls"))):
@@ -327,18 +326,8 @@ def _values(group_dir: Path, run: str, agent: str) -> Mapping[str, Any]:
     return as_object(found)
 
 
-def _texts(raw: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("message", "reasoning_content"):
-        if value := raw.get(name):
-            yield content_text(value)
-    for call in as_objects(raw.get("tool_calls")):
-        yield f"{call.get('function_name')} {arguments_text(as_object(call.get('arguments')))}"
-    for result in as_objects(as_object(raw.get("observation")).get("results")):
-        yield content_text(result.get("content"))
-
-
 def _block(kind: str, title: str, text: str, diff: Markup | None = None) -> Block:
-    shown = text[:SHOWN]
+    shown = text[:TEXT]
     is_text = kind == "reasoning" or (kind == "message" and ("```" in shown or not looks_like_code(shown)))
     as_code = kind == "call" or (kind == "message" and not is_text)
     return Block(

@@ -207,10 +207,8 @@ def _row(
         number = agents.index(record.agent)
         middle = y + height / 2 + (number - (len(agents) - 1) / 2) * _STEP
         label = f"{record.agent}, seed {record.seed}: {record.score:.5f} beats {share:.1f} % ({record.outcome.label})"
-        marks.append(
-            f'<g data-run="{numbers[record.key]}"><title>{svg.safe(label)}</title>'
-            f"{svg.marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
-        )
+        mark = svg.marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)
+        marks.append(svg.named(label, mark, run=numbers[record.key]))
     return medal_areas(board, y + 1, height - 2), "".join(marks)
 
 
@@ -311,11 +309,8 @@ def _map_panel(
 def _cell(x: float, y: float, width: float, number: int | None, record: RunRecord | None) -> str:
     if record is None:
         return svg.line(x + width / 2 - 2, y + svg.CELL / 2, x + width / 2 + 2, y + svg.CELL / 2, "s-muted")
-    return (
-        f'<g data-run="{number}"><title>'
-        f"{svg.safe(f'{record.agent}, seed {record.seed}: {record.outcome.label}')}</title>"
-        f"{svg.outcome_cell(x, y, record.outcome, width)}</g>"
-    )
+    label = f"{record.agent}, seed {record.seed}: {record.outcome.label}"
+    return svg.named(label, svg.outcome_cell(x, y, record.outcome, width), run=number)
 
 
 def _map_legend(records: Sequence[RunRecord], missing: int) -> Panel:

@@ -208,9 +208,10 @@ def fitting(content: str, pixels: float) -> str:
     return shortened(content, max(2, int(pixels / _CHARACTER)))
 
 
-def named(content: str, shown: str) -> str:
-    """Wrap elements with a tooltip that has the full name."""
-    return f"<g><title>{safe(content)}</title>{shown}</g>"
+def named(content: str, shown: str, *, run: int | None = None) -> str:
+    """Wrap elements with a tooltip, and with a link to this row in the table of runs."""
+    link = "" if run is None else f' data-run="{run}"'
+    return f"<g{link}><title>{safe(content)}</title>{shown}</g>"
 
 
 _SHAPES = (

@@ -160,9 +160,8 @@ def _matrix(columns: Sequence[_Column], runs: Sequence[ListedRun]) -> dict[str, 
         firsts = [found[0] for found in by_agent.values() if found and found[0].has_folder][:MOST_BESIDE]
         pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
         beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
-        rows.append(
-            {"beside": beside, "id": id, "cells": by_agent, "scores": scores, "best": best if len(best) == 1 else []}
-        )
+        best = best if len(best) == 1 else []
+        rows.append({"beside": beside, "id": id, "cells": by_agent, "scores": scores, "best": best})
 
     def runs_on(ids: Sequence[str]) -> str:
         groups = [("group", name) for name in dict.fromkeys(column.group for column in columns)]

@@ -120,7 +120,7 @@ def _shown(run: RunPlace, path: str) -> dict[str, Any]:
     if is_table(path):
         return {**shown, "kind": "table", **head_of_table(path, text)}
     is_code = path.lower().endswith(CODE_SUFFIXES)
-    lines = text[:_FILE_SHOWN].split("\n")
+    lines = text.split("\n")
     cut = "\n".join(line if len(line) < 5000 else f"{line[:5000]}… ({len(line) - 5000:,} more)" for line in lines)
     return {**shown, "html": code(cut) if is_code else escape(plain(cut)), "lines": len(lines)}
 

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from pytest_mlebench.extras.viewer.site import Missing, Site, whole_number
-from pytest_mlebench.extras.viewer.steps import KINDS, PAGE, SHOWN, Conversation, timestamp
+from pytest_mlebench.extras.viewer.steps import KINDS, PAGE, Conversation, timestamp
 from pytest_mlebench.extras.viewer.text import code
 
 _EXPORTED = 400
-_RAW_SHOWN = 10 * SHOWN
+_RAW_SHOWN = 200_000
 
 
 def trajectory(site: Site, request: Request) -> Response:
