@@ -127,7 +127,7 @@ class Exchange:
     models: list[str] = field(default_factory=list)
     """The requested model, and the models that the provider may use instead."""
     context: dict[str, str] = field(default_factory=dict)
-    """What the price depends on besides the model: service tier, speed, region."""
+    """See ``prices.Context``."""
     reservation: int | None = None
     stage: Stage = Stage.RECEIVED
     answer: Body | None = None

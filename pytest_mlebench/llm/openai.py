@@ -69,9 +69,8 @@ _thinking = fields(budget_tokens=count)
 _function = Fields(name=text, description=text, parameters=mapping, strict=flag)
 _function_call = Fields(name=text, arguments=text)
 _format = fields(
+    *("name", "description"),
     json_schema=Fields(name=text, description=text, schema=mapping, strict=flag),
-    name=text,
-    description=text,
     schema=mapping,
     strict=flag,
     verbosity=word,

@@ -15,6 +15,8 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.llm.api import Expected, Provider
 from pytest_mlebench.llm.providers import read_entries
 
+Context = Mapping[str, str]
+"""What the price of a call depends on besides its model: service tier, speed, region."""
 _FIELDS = {
     "input": "input_mtok",
     "cached": "cache_read_mtok",
@@ -83,9 +85,7 @@ class Prices:
         entries = (entry for file in files for entry in read_entries(file, "model", (*_FIELDS, *_LIMITS)))
         return cls({pattern: _price(values, where) for pattern, values, where in entries})
 
-    def cost(
-        self, provider: Provider, model: str, detail: Any, context: Mapping[str, str] | None = None
-    ) -> Decimal | None:
+    def cost(self, provider: Provider, model: str, detail: Any, context: Context | None = None) -> Decimal | None:
         """Return the cost in US dollars of a call with genai-prices' usage ``detail``; None if the price is unknown."""
         from genai_prices import calc_price
         from genai_prices.types import ModelPrice
@@ -99,9 +99,7 @@ class Prices:
                 return Decimal(price.total_price) if known else None
         return None
 
-    def most(
-        self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str] | None = None
-    ) -> MaxUsage:
+    def most(self, provider: Provider, model: str, expected: Expected, context: Context | None = None) -> MaxUsage:
         """Return the most that a call can use and cost."""
         usual_window, output_limit = self._limits(provider, model)
         window = max(usual_window or _ASSUMED_WINDOW, _LONG_CONTEXT if expected.long_context else 0)
@@ -123,9 +121,7 @@ class Prices:
             most, of_output = max(cost for cost in costs if cost is not None), with_output - costs[0]
         return MaxUsage(input=input, output=output, answers=expected.answers, input_cost=most, output_cost=of_output)
 
-    def unknown(
-        self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str], most: MaxUsage
-    ) -> str:
+    def unknown(self, provider: Provider, model: str, expected: Expected, context: Context, most: MaxUsage) -> str:
         """Return which price of a call is unknown; empty if its cost has an upper bound."""
         if most.cost is None:
             return f"model {model} has no known price"
@@ -133,7 +129,7 @@ class Prices:
             return f"the price of {expected.media_output} output of {model} is unknown"
         return self.unpriced(provider, model, context)
 
-    def unpriced(self, provider: Provider, model: str, context: Mapping[str, str]) -> str:
+    def unpriced(self, provider: Provider, model: str, context: Context) -> str:
         """Return which tier, speed or region of a call has no known price; empty if none."""
         if self._own_rates(provider, model):
             return ""
@@ -145,9 +141,7 @@ class Prices:
                     return f"the price of {name} {value!r} of {model} is unknown"
         return ""
 
-    def _bound(
-        self, provider: Provider, model: str, usage: Mapping[str, int], context: Mapping[str, str] | None
-    ) -> Decimal | None:
+    def _bound(self, provider: Provider, model: str, usage: dict[str, int], context: Context | None) -> Decimal | None:
         from genai_prices import Usage as Detail
 
         return self.cost(provider, model, Detail(**usage), context)
