@@ -52,8 +52,8 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
             writer.write_line(f"-- {one_line(split)}", bold=True)
         writer.write_line(line, **terminal_markup(record.outcome.colour))
     writer.write_line("")
-    for line in table.missing(fitted):
-        writer.write_line(f"{line}: `mlebench report {group.name} --runs` in a wider terminal or a file shows all")
+    if missing := table.missing(fitted):
+        writer.write_line(f"{missing}: `mlebench report {group.name} --runs` in a wider terminal or a file shows all")
     for summary in summarise([group]):
         writer.write_line(one_line(summary_line(summary)))
         if summary.note:

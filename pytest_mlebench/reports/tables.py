@@ -89,15 +89,12 @@ class Table:
             heads = f"\x1b[1m{heads}\x1b[0m"
         if colours and self.codes:
             rows = [f"\x1b[{code}m{row}\x1b[0m" for code, row in zip(self.codes, rows, strict=True)]
-        dropped = [part for line in self.missing(table) for part in _wrapped(line, width or WIDTH)]
-        return "\n".join([heads, *rows, *dropped])
+        return "\n".join([heads, *rows, *_wrapped(self.missing(table), width or WIDTH)])
 
-    def missing(self, fitted: Table) -> list[str]:
+    def missing(self, fitted: Table) -> str:
         """Return a line that names the columns that a fitted table lacks; empty if it has all."""
         names = dict.fromkeys(head for head in self.heads if head not in fitted.heads)
-        if not names:
-            return []
-        return [f"columns that do not fit: {', '.join(names)}"]
+        return f"columns that do not fit: {', '.join(names)}" if names else ""
 
     @property
     def _cells(self) -> list[list[str]]:

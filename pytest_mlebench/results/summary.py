@@ -302,7 +302,8 @@ def _summary(
     pad_missing: bool,
 ) -> SplitSummary:
     wanted = set(ids)
-    keys = [key for key in group.planned | group.runs.keys() if key.agent == agent and key.competition_id in wanted]
+    known = group.planned | group.runs.keys()
+    keys = sorted(key for key in known if key.agent == agent and key.competition_id in wanted)
     runs = [group.runs[key] for key in keys if key in group.runs]
     results = {(run.seed, run.competition_id): run for run in runs if run.outcome is not Outcome.error}
     seeds = sorted({key.seed for key in keys})

@@ -112,6 +112,12 @@ def test_of_several_records_of_a_run_the_last_one_counts() -> None:
     assert summary.any_medal.mean == 100 and summary.counts[Outcome.crashed] == 0
 
 
+def test_runs_have_the_same_order_in_every_process() -> None:
+    records = tuple(record_with(default_catalogue()["smoke-digits"], "gold", seed=seed) for seed in range(9, -1, -1))
+    (summary,) = summarise([RunGroup(folder=Path("g"), records=records)])
+    assert [seed for _, seed in summary.records] == list(range(10))
+
+
 def test_splits_are_summarised_separately_and_together() -> None:
     one = group({A: ["gold"], B: ["no_medal"], MEDIUM[0]: ["gold"], "spaceship-titanic": ["gold"]})
     by_split = {summary.split: summary.any_medal.mean for summary in summarise([one])}
