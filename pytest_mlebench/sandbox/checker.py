@@ -41,6 +41,7 @@ _KEPT_TEXT = 1000
 _CLOSE_SECONDS = 10.0
 _LINGER_SECONDS = 5.0
 _OVER = (503, "The run is over.")
+_NOT_FOUND = (404, "Not found; POST a file to /validate.")
 
 
 class SubmissionChecker:
@@ -146,20 +147,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.rstrip("/") == "/health":
-            self._answer(200, {"status": "running"})
+            self._answer(200, "running", field="status")
         else:
-            self._answer(404, {"result": "Not found; POST a file to /validate."})
+            self._answer(*_NOT_FOUND)
 
     def do_POST(self) -> None:
         self.close_connection = True
-        if refusal := self._refusal():
-            self._answer(*refusal)
-            return self._drain()
-        length, boundary = int(self.headers["Content-Length"]), _boundary(self.headers["Content-Type"])
-        assert boundary is not None
-        status, text = self.checker.check(lambda file: _copy_part(self.rfile, length, boundary, file))
-        self._answer(status, {"result": text})
-        return self._drain()
+        answer = self._refusal()
+        if answer is None:
+            length, boundary = int(self.headers["Content-Length"]), _boundary(self.headers["Content-Type"])
+            assert boundary is not None
+            answer = self.checker.check(lambda file: _copy_part(self.rfile, length, boundary, file))
+        self._answer(*answer)
+        self._drain()
 
     def handle_expect_100(self) -> bool:
         """Answer at once a client that asks before it sends a large file."""
@@ -169,17 +169,17 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return super().handle_expect_100()
 
-    def _refusal(self) -> tuple[int, dict[str, Any]] | None:
+    def _refusal(self) -> tuple[int, str] | None:
         """Return the answer to a request that is refused without reading its body; None if it is accepted."""
         length, max_bytes = self.headers.get("Content-Length", ""), self.checker.max_bytes
         if self.path.rstrip("/") != "/validate":
-            return 404, {"result": "Not found; POST a file to /validate."}
+            return _NOT_FOUND
         if _boundary(self.headers.get("Content-Type", "")) is None:
-            return 400, {"result": "Send the file as multipart/form-data in the field 'file'."}
+            return 400, "Send the file as multipart/form-data in the field 'file'."
         if not re.fullmatch("[0-9]+", length):
-            return 411, {"result": "The request has no Content-Length."}
+            return 411, "The request has no Content-Length."
         if len(length) > 18 or int(length) > max_bytes + 2 * _MAX_PART_HEADER:
-            return 413, {"result": f"The file is too large: at most {max_bytes:,} bytes."}
+            return 413, f"The file is too large: at most {max_bytes:,} bytes."
         return None
 
     def _drain(self) -> None:
@@ -192,8 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if not self.connection.recv(_BLOCK):
                     break
 
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
-        content = json.dumps(body).encode()
+    def _answer(self, status: int, text: str, *, field: str = "result") -> None:
+        content = json.dumps({field: text}).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))

@@ -238,20 +238,8 @@ def configuration(
     }
 
 
-def configuration_of_test(
-    command: Sequence[str], limits: Limits, *, gpus: Sequence[Gpu], runtime: str | None
-) -> dict[str, Any]:
-    """Return the arguments of ``containers.create`` for our program in an agent's image, confined like the agent."""
-    return {
-        **_confined(limits, gpus, runtime),
-        "entrypoint": list(command),
-        "user": "nonroot",
-        "network_mode": "none",
-        "shm_size": defaults.SHM_BYTES,
-    }
-
-
 def _confined(limits: Limits, gpus: Sequence[Gpu], runtime: str | None, *, privileged: bool = False) -> dict[str, Any]:
+    """Return the arguments of ``containers.create`` for programs in an agent's image, whoever starts them."""
     confined: dict[str, Any] = {
         "command": [],
         "pids_limit": limits.processes,
@@ -471,7 +459,13 @@ def run_self_test(
         stack.enter_context(sigterm_interrupts())
         stack.callback(container.remove)
         stack.callback(container.close)
-        settings = configuration_of_test([*PROGRAM, *arguments], limits, gpus=gpus, runtime=runtime)
+        settings = {
+            **_confined(limits, gpus, runtime),
+            "entrypoint": [*PROGRAM, *arguments],
+            "user": "nonroot",
+            "network_mode": "none",
+            "shm_size": defaults.SHM_BYTES,
+        }
         container.create(image, settings, owner_labels() | {f"{LABEL}keep": "false"}, quota=None)
         container.start(lines.write)
         with container.disk_watcher(limits.disk, share) as disk:
@@ -494,14 +488,11 @@ class _Lines:
         self.last = ""
 
     def write(self, block: bytes) -> None:
-        for number, part in enumerate(block.split(b"\n")):
-            if number:
-                self._end_line()
-            self._line = (self._line + part[:_MAX_LINE])[:_MAX_LINE]
-
-    def _end_line(self) -> None:
-        line, self._line = self._line.decode(errors="replace").rstrip(), b""
-        if line and self.last and self._reported < _MAX_LINES:
-            self._reporter(Note(self.last))
-            self._reported += 1
-        self.last = line or self.last
+        *ended, rest = (self._line + block).split(b"\n")
+        self._line = rest[:_MAX_LINE]
+        for part in ended:
+            line = part[:_MAX_LINE].decode(errors="replace").rstrip()
+            if line and self.last and self._reported < _MAX_LINES:
+                self._reporter(Note(self.last))
+                self._reported += 1
+            self.last = line or self.last

@@ -144,10 +144,16 @@ class Images:
     def agent(self, agent: Agent) -> str:
         """Return an image's tag, built from the agent's folder if missing. Agents with equal inputs share an image."""
         check_agent_folder(agent)
-        dockerfile.Rules(self, [self._arguments["BASE_IMAGE"]]).check_base_image(agent)
+        base = self._arguments["BASE_IMAGE"]
+        dockerfile.Rules(self, [base]).check_base_image(agent)
         environment = self.environment(agent.base_image)
         recipe = self._agent(agent, environment)
-        self._check_recipe(recipe, agent.dockerfile)
+        fetching = recipe.network == "full"
+        try:
+            dockerfile.Rules(self, (environment, base), fetching=fetching).check(recipe.dockerfile)
+        except SandboxError as error:
+            hint = "" if fetching else f" (with --build-network={recipe.network} the builder fetches nothing itself)"
+            raise SandboxError(f"{agent.dockerfile}: {error}{hint}") from None
         image = self._provide(recipe)
         entrypoint = self._entrypoint(image)
         if entrypoint not in ([], self._entrypoint(environment)):
@@ -220,16 +226,6 @@ class Images:
         if f"{LABEL}image" in ((attributes.get("Config") or {}).get("Labels") or {}):
             return []
         return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
-
-    def _check_recipe(self, recipe: dockerfile.Recipe, source: Path) -> None:
-        """Raises SandboxError for anything that an agent's Dockerfile may not use."""
-        fetching = recipe.network == "full"
-        allowed = (recipe.parent, self._arguments["BASE_IMAGE"])
-        try:
-            dockerfile.Rules(self, allowed, fetching=fetching).check(recipe.dockerfile)
-        except SandboxError as error:
-            hint = "" if fetching else f" (with --build-network={recipe.network} the builder fetches nothing itself)"
-            raise SandboxError(f"{source}: {error}{hint}") from None
 
     def _build(self, recipe: dockerfile.Recipe, tag: str) -> None:
         log: deque[str] = deque(maxlen=_TAIL_LINES)

@@ -102,13 +102,8 @@ def main() -> None:
 def _remove(home: str) -> None:
     """Remove the agent's files, however deep its folders are: ``shutil.rmtree`` opens all on the way, and recurses."""
     with contextlib.suppress(OSError):
-        subprocess.run(
-            ["rm", "-rf", "--", home],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
+        quiet = subprocess.DEVNULL
+        subprocess.run(["rm", "-rf", "--", home], stdin=quiet, stdout=quiet, stderr=quiet, check=False)
 
 
 def _guard(home: str) -> int:
