@@ -146,7 +146,7 @@ def test_the_image_that_is_probed_is_made_with_an_agents_own(
         )
         vars(found)["_engine"] = SimpleNamespace(images=stand_in)
     else:
-        expected.insert(0, found._environment(agent.base_image).tag())
+        expected.insert(1, found._environment(agent.base_image).tag())
     assert found.trusted(agent, found.agent(agent)) == found._environment(None).tag()
     assert made == expected
 

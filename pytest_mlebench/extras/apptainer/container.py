@@ -83,15 +83,11 @@ class ApptainerContainer:
                     for link in Path(f"/proc/{pid}/fd").iterdir():
                         if str(link.readlink()) == _IN_MEMORY:
                             self._files = os.open(link, os.O_RDONLY | os.O_DIRECTORY)
-                    self._find_events(pid)
+                    if memory_limit(pid) is not None and (events := oom_events(pid)) is not None:
+                        with suppress(OSError, ValueError, KeyError):
+                            self._kills_before, self._events = oom_kills(events), events
                     return
         raise SandboxError("the container's first process is not a descendant of Apptainer's")
-
-    def _find_events(self, pid: int) -> None:
-        if memory_limit(pid) is not None and (events := oom_events(pid)) is not None:
-            with suppress(OSError, ValueError, KeyError):
-                self._kills_before = oom_kills(events)
-                self._events = events
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -116,38 +116,39 @@ class Script:
         return _PRELUDE + "\n".join(self._lines) + _END
 
     def _translate(self, instruction: Instruction) -> None:
-        if not self.base and instruction.name not in ("FROM", "ARG"):
-            raise ValueError(f"{instruction.name} before FROM")
-        match instruction.name:
-            case "FROM":
-                self._from(instruction.rest)
-                return
-            case "ARG":
-                self._arguments(instruction.rest)
-                return
-            case "ENTRYPOINT" if not self.trusted:
-                raise ValueError("ENTRYPOINT would not run, since the container starts the agent's start script: call "
-                                 "it there, and remove the ENTRYPOINT")  # fmt: skip
-        if instruction.name in _IGNORED:
+        name, rest = instruction.name, instruction.rest
+        if not self.base and name not in ("FROM", "ARG"):
+            raise ValueError(f"{name} before FROM")
+        if name == "ENTRYPOINT" and not self.trusted:
+            raise ValueError("ENTRYPOINT would not run, since the container starts the agent's start script: call "
+                             "it there, and remove the ENTRYPOINT")  # fmt: skip
+        if name in _IGNORED:
             return
-        self._lines.append(f"step {instruction.line} {shlex.quote(f'{instruction.name} {instruction.rest}'[:200])}")
-        match instruction.name:
+        if name not in ("FROM", "ARG"):
+            self._lines.append(f"step {instruction.line} {shlex.quote(f'{name} {rest}'[:200])}")
+        match name:
+            case "FROM":
+                self._from(rest)
+            case "ARG":
+                self._arguments(rest)
             case "RUN":
-                self._lines.append(f"run {shlex.join(self._command(instruction.rest))}")
+                if rest.startswith("--"):
+                    raise ValueError(f"RUN {rest.split()[0]:.100} is not supported by builds without Docker")
+                self._lines.append(f"run {shlex.join(json_strings(rest) or [*self._shell, rest])}")
             case "COPY" | "ADD":
-                self._lines.append(self._copy(instruction.name, instruction.rest))
+                self._lines.append(self._copy(name, rest))
             case "ENV":
-                self._environment(instruction.rest)
+                self._environment(rest)
             case "WORKDIR":
-                self._lines += [f"workdir=$(absolute {shell_word(instruction.rest)})", 'mkdir -p "$workdir"']
+                self._lines += [f"workdir=$(absolute {shell_word(rest)})", 'mkdir -p "$workdir"']
             case "USER":
-                self._lines.append(f"user={shell_word(instruction.rest)}")
+                self._lines.append(f"user={shell_word(rest)}")
             case "SHELL":
-                if not (words := json_strings(instruction.rest)):
+                if not (words := json_strings(rest)):
                     raise ValueError("SHELL takes a list of strings")
                 self._shell = words
             case _:
-                raise ValueError(f"{instruction.name} is not supported by builds without Docker")
+                raise ValueError(f"{name} is not supported by builds without Docker")
 
     def _from(self, rest: str) -> None:
         words = [word for word in rest.split() if not word.startswith("--")]
@@ -165,20 +166,10 @@ class Script:
             if not self.base:
                 self._base_arguments[name] = default.strip("\"'")
                 continue
-            if name in self.arguments:
-                value = shlex.quote(self.arguments[name])
-            elif name in self._base_arguments and not given:
-                value = shlex.quote(self._base_arguments[name])
-            elif given:
-                value = shell_word(default)
-            else:
-                continue
-            self._lines.append(f'[ -n "${{{name}+x}}" ] || export {name}={value}')
-
-    def _command(self, rest: str) -> Sequence[str]:
-        if rest.startswith("--"):
-            raise ValueError(f"RUN {rest.split()[0]:.100} is not supported by builds without Docker")
-        return json_strings(rest) or [*self._shell, rest]
+            known = {**({} if given else self._base_arguments), **self.arguments}
+            if given or name in known:
+                value = shlex.quote(known[name]) if name in known else shell_word(default)
+                self._lines.append(f'[ -n "${{{name}+x}}" ] || export {name}={value}')
 
     def _environment(self, rest: str) -> None:
         words = split(rest)
@@ -192,25 +183,19 @@ class Script:
             self._lines += [f"export {name}={shell_word(value)}", f"remember {name}"]
 
     def _copy(self, kind: str, rest: str) -> str:
-        mode = owner = ""
+        flags = {"--chown": "", "--chmod": "", "--link": ""}
         while rest.startswith("--"):
             flag, _, rest = rest.partition(" ")
             name, _, value = flag.partition("=")
-            rest = rest.strip()
-            match name:
-                case "--chown":
-                    owner = value
-                case "--chmod":
-                    mode = value
-                case "--link":
-                    pass
-                case _:
-                    raise ValueError(f"{kind} {flag:.100} is not supported by builds without Docker")
+            if name not in flags:
+                raise ValueError(f"{kind} {flag:.100} is not supported by builds without Docker")
+            flags[name], rest = value, rest.strip()
         *sources, target = json_strings(rest) or split(rest)
         if not sources:
             raise ValueError(f"{kind} needs a source and a destination")
         paths = [path for source in sources for path in self._sources(kind, source)]
-        return " ".join(["copy", shlex.quote(mode), shell_word(owner), shell_word(target), *map(shlex.quote, paths)])
+        mode, owner = shlex.quote(flags["--chmod"]), shell_word(flags["--chown"])
+        return " ".join(["copy", mode, owner, shell_word(target), *map(shlex.quote, paths)])
 
     def _sources(self, kind: str, pattern: str) -> list[str]:
         if _NOT_LOCAL.search(pattern) or (kind == "ADD" and _ARCHIVE.search(pattern)):

@@ -10,7 +10,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
@@ -24,7 +24,7 @@ from pytest_mlebench.errors import unusable
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.disk import scratch_folder
-from pytest_mlebench.extras.apptainer.program import InstalledProgram, build_environment, find_program, last_line, run
+from pytest_mlebench.extras.apptainer.program import InstalledProgram, environment, find_program, last_line, run
 from pytest_mlebench.io.files import bundled, publish, read_regular, write_text
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_text, loads
@@ -51,28 +51,12 @@ class SifImages:
         self._bundled_network: dockerfile.BuildNetwork = options.get("bundled_build_network") or self._build_network
 
     def environment(self, base_image: str | None = None) -> str:
-        recipe = self._environment(base_image)
-        return self._provide(recipe, lambda engine: engine.images.environment(base_image), lambda: None)
+        return self._provide(self._environment(base_image), base_image)
 
     def agent(self, agent: Agent) -> str:
         check_agent_folder(agent)
         dockerfile.Rules(_NoImages(), (self._base,)).check_base_image(agent)
-        recipe = self._agent(agent)
-
-        def from_engine(engine: DockerSandbox) -> str:
-            self._provide_trusted(agent)
-            return engine.images.agent(agent)
-
-        def build_parent() -> None:
-            self.environment(agent.base_image)
-            self._provide_trusted(agent)
-
-        return self._provide(recipe, from_engine, build_parent)
-
-    def _provide_trusted(self, agent: Agent) -> None:
-        """Provide the environment for ``trusted``, while images can be built."""
-        if not agent.bundled:
-            self.environment()
+        return self._provide(self._agent(agent), agent.base_image, agent)
 
     def trusted(self, agent: Agent, image: str) -> str:
         """The image to probe: the environment's, as an agent's own image could report anything.
@@ -136,9 +120,8 @@ class SifImages:
                 continue
         return None
 
-    def _provide(
-        self, recipe: dockerfile.Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
-    ) -> str:
+    def _provide(self, recipe: dockerfile.Recipe, base_image: str | None, agent: Agent | None = None) -> str:
+        """Return the tag of an agent's image, or of the environment's, after building it if it is missing."""
         tag = recipe.tag()
         file = self.file(tag)
         archive = file.with_suffix(".tar")
@@ -149,11 +132,15 @@ class SifImages:
             with dockerfile.one_builder(self.folder, tag, self._reporter):
                 if file.is_file():  # another process built it while we waited
                     return tag
-                if not archive.is_file() and self._engine is not None:
-                    image = from_engine(self._engine)
-                    metadata = {"workdir": self._engine.images.workdir(image)}
-                    write_text(archive.with_suffix(".json"), json_text(metadata))
-                    self._engine.images.save(image, archive)
+                if not archive.is_file():
+                    if agent is not None and not agent.bundled:
+                        self.environment()  # for ``trusted``, while images can be built
+                    if self._engine is not None:
+                        images = self._engine.images
+                        image = images.environment(base_image) if agent is None else images.agent(agent)
+                        metadata = {"workdir": images.workdir(image)}
+                        write_text(archive.with_suffix(".json"), json_text(metadata))
+                        images.save(image, archive)
                 if self._program is None:
                     if not archive.is_file():
                         raise SandboxError(f"image {tag} cannot be built: neither Docker nor Apptainer is available")
@@ -162,10 +149,11 @@ class SifImages:
                     return tag
                 self._reporter(Step(tag, "building"))
                 if archive.is_file():
-                    self._build_sif(tag, self._program, [f"docker-archive:{archive}"], self._metadata(tag))
+                    self._build_sif(tag, self._program, f"docker-archive:{archive}")
                     archive.unlink()
                 else:
-                    build_parent()
+                    if agent is not None:
+                        self.environment(base_image)
                     self._build(recipe, tag, self._program)
         except OSError as error:
             raise SandboxError(
@@ -198,9 +186,8 @@ class SifImages:
             named = {recipe.parent, self._base, *(agent.base_image for agent in default_agents().load().values())}
             usable = script.base in named and (base.is_file() or script.base.startswith("/"))
             (work / "image.def").write_text(definition(base if usable else script.base))
-            options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
-                self._build_sif(tag, program, options, {}, work)
+                self._build_sif(tag, program, f"{work}/image.def", work)
             except SandboxError as error:
                 if _NOT_FETCHED not in str(error):
                     raise
@@ -217,25 +204,25 @@ class SifImages:
         file = self.file(base)
         return file if file.is_file() else self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', base)}.sif"
 
-    def _build_sif(
-        self, tag: str, program: InstalledProgram, source: list[str], info: Mapping[str, Any], work: Path | None = None
-    ) -> None:
-        """Build a SIF file, and publish it with its metadata. Raises SandboxError with the end of the log."""
-        *options, origin = source
+    def _build_sif(self, tag: str, program: InstalledProgram, source: str, work: Path | None = None) -> None:
+        """Build a SIF file, in ``work`` if its source is a definition, and publish it with its metadata.
+
+        Raises SandboxError with the end of the log.
+        """
+        options = [] if work is None else ["--fakeroot", "--bind", f"{work}:{BUILD}"]
         file = self.file(tag)
         part = file.with_name(f".{file.name}.part")
         part.unlink(missing_ok=True)
-        command = [program.path, "build", "--force", *_FAST_COMPRESSION, *options, str(part), origin]
+        command = [program.path, "build", "--force", *_FAST_COMPRESSION, *options, str(part), source]
         try:
-            status, log, _ = run(command, build_environment(), general.BUILD_SECONDS, merged=True)
+            status, log, _ = run(command, environment(builds=True), general.BUILD_SECONDS, merged=True)
             if status or not part.is_file():
                 end = "\n".join(line[:_MAX_LINE] for line in log.splitlines()[-_TAIL_LINES:])
                 raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{end}")
             if (size := part.stat().st_size) > general.IMAGE_BYTES:
                 limit = format_size(general.IMAGE_BYTES)
                 raise SandboxError(f"image {tag} has {format_size(size)}; the limit is {limit}")
-            if work is not None:
-                info = {**info, "workdir": _read_workdir(tag, work / "workdir")}
+            info = self._metadata(tag) if work is None else {"workdir": _read_workdir(tag, work / "workdir")}
             with part.open("rb") as built:
                 digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
             write_text(file.with_suffix(".json"), json_text({**info, "digest": digest, "builder": program.version}))

@@ -16,12 +16,14 @@ from pathlib import Path
 from pytest_mlebench.errors import SandboxError, reason
 
 _COMMANDS = ("apptainer", "singularity")
-_KEPT = ("PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+_KEPT = (
+    *("PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
+    *("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR"),
+)
 _KEPT_FOR_BUILDS = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _CALL_SECONDS = 900.0
 _MAX_OUTPUT = 1 << 20
 """Bytes of a command's output that are kept, from its end: the programs of an image may print anything."""
-_SETTINGS = ("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR")
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,13 @@ def find_program() -> InstalledProgram:
     )
 
 
-def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that the command needs. The harness's environment also holds keys, and containers would get any
-    ``APPTAINERENV_…``."""
-    return {name: variables[name] for name in (*_KEPT, *_SETTINGS) if name in variables}
+def environment(*, builds: bool = False) -> dict[str, str]:
+    """The variables that the command needs; for builds, with a proxy, which they may need to reach registries.
 
-
-def build_environment() -> dict[str, str]:
-    """The variables for builds, which may need a proxy to reach registries."""
-    return environment() | {name: value for name, value in os.environ.items() if name in _KEPT_FOR_BUILDS}
+    The harness's environment also holds keys, and containers would get any ``APPTAINERENV_…``.
+    """
+    names = (*_KEPT, *(_KEPT_FOR_BUILDS if builds else ()))
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def last_line(text: str) -> str:

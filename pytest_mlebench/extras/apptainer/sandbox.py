@@ -183,8 +183,11 @@ class ApptainerSandbox:
             *(*CONFINED, "--pwd", self.images.workdir(image), *disk.options),
             *(() if network == "full" else NO_NETWORK),
             *(("--nv",) if gpus else ()),
-            *_group_options(group),
         ]
+        if group is not None:  # its own control group
+            options += ["--pids-limit", str(group.processes)]
+            options += ["--memory", str(group.memory), "--memory-swap", str(group.memory)] if group.memory else []
+            options += ["--cpus", f"{group.cpus:g}"] if group.cpus else []
         return [self._program.path, "--silent", "exec", *options, str(self.images.file(image))]
 
     def run(self, task: Task) -> Execution:
@@ -241,6 +244,9 @@ class ApptainerSandbox:
         if end.exit_code != 0:
             end = replace(end, disk_full=space.full, out_of_memory=memory.full)
         end = end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
+        notes = [*abilities.notes, *wiring.redactor.notes]
+        if (shared := memory_limit(os.getpid())) is not None:  # by the harness and the agent
+            notes.append(f"the control group of the job limits memory to {format_size(shared)}")
         given = task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
         account = SandboxAccount(
             name=self.name,
@@ -252,7 +258,7 @@ class ApptainerSandbox:
             gpus=tuple(gpu.uuid for gpu in gpus),
             limits=describe(given),
             disk="image" if disk.is_limited else "watched",
-            notes=(*abilities.notes, *_job_notes(), *wiring.redactor.notes),
+            notes=tuple(notes),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
             kept=str(scratch) if task.keep else "",
@@ -284,15 +290,6 @@ def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:
         **disk.binds(),
     }
     return [word for source, target in binds.items() for word in ("--bind", f"{source}:{target}")]
-
-
-def _group_options(limits: Limits | None) -> list[str]:
-    """The options that give a container its own control group."""
-    if limits is None:
-        return []
-    options = ["--pids-limit", str(limits.processes)]
-    options += ["--memory", str(limits.memory), "--memory-swap", str(limits.memory)] if limits.memory else []
-    return options + (["--cpus", f"{limits.cpus:g}"] if limits.cpus else [])
 
 
 def _rlimits(limits: Limits, *, grouped: bool) -> dict[str, int]:
@@ -335,12 +332,6 @@ def _written(scratch: Path) -> int | None:
         except OSError:
             return None
     return total
-
-
-def _job_notes() -> Iterator[str]:
-    """Notes for the record on the batch system's memory limit, which the harness shares with the agent."""
-    if (limit := memory_limit(os.getpid())) is not None:
-        yield f"the control group of the job limits memory to {format_size(limit)}"
 
 
 def _collect(task: Task, disk: Disk, image: Path, redactor: Redactor) -> Collector:
