@@ -158,7 +158,7 @@ def _parse(kind: Any, value: Any, name: str) -> Any:
         return float(value)
     if isinstance(kind, type) and issubclass(kind, Enum) and value in list(kind):
         return kind(value)
-    if isinstance(kind, type) and not issubclass(kind, Enum) and type(value) is kind:
+    if type(value) is kind:
         return value
     raise ValueError(f"{name or 'it'} must be {_expected(kind)}, not {_shortened(value)}")
 

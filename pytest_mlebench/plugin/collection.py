@@ -18,11 +18,11 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import BENCHMARK, load, unknown
 from pytest_mlebench.catalog.competition import FIRST, item_name
 from pytest_mlebench.catalog.schema import close_matches
-from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
+from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
-from pytest_mlebench.io.units import plain
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.checks import REAL_CHECKS, SYNTHETIC_CHECKS
+from pytest_mlebench.plugin.fixtures import or_fail
 from pytest_mlebench.plugin.session import (
     FIXTURES,
     FIXTURES_MODULE,
@@ -143,14 +143,7 @@ class CompetitionItem(pytest.Function):
         return internals.parsed_id(super().id)
 
     def runtest(self) -> None:
-        """Run the test function; an MLEBenchError fails it with its message, without a traceback."""
-        try:
-            super().runtest()
-        except MLEBenchError as error:
-            message = plain(str(error))  # may quote an agent
-        else:
-            return
-        pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
+        or_fail(super().runtest)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, f"{self.competition.id}::{self.name}"

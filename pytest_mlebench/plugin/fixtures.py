@@ -64,14 +64,14 @@ Result = TypeVar("Result")
 GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 
 
-def _or_fail(function: Callable[[], Result]) -> Result:
+def or_fail(function: Callable[[], Result]) -> Result:
     """Call the function; an MLEBenchError fails the test with its message, without a traceback."""
     from pytest_mlebench.io.units import plain
 
     try:
         return function()
     except MLEBenchError as error:
-        message = plain(str(error))
+        message = plain(str(error))  # may quote an agent
     pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
 
 
@@ -93,13 +93,13 @@ def competition(request: pytest.FixtureRequest) -> Competition:
 
     if isinstance(request.node, CompetitionItem):
         return request.node.competition
-    return _or_fail(lambda: _bench(request).catalogue[_marked(request, "competition")])
+    return or_fail(lambda: _bench(request).catalogue[_marked(request, "competition")])
 
 
 @pytest.fixture(scope="session")
 def data_store(request: pytest.FixtureRequest) -> DataStore:
     """The DataStore of ``--data-dir``, or the one of ``--data=twin``."""
-    return _or_fail(lambda: _bench(request).store)
+    return or_fail(lambda: _bench(request).store)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def dataset(request: pytest.FixtureRequest, competition: Competition, data_store
     store, run = data_store, _run(request)
     if run is not None and _bench(request).settings.twin_per_seed:
         store = _bench(request).store_of(run.key.seed)
-    return _or_fail(lambda: provide(request.node, competition, store, _bench(request)))
+    return or_fail(lambda: provide(request.node, competition, store, _bench(request)))
 
 
 @pytest.fixture
@@ -120,13 +120,13 @@ def agent(request: pytest.FixtureRequest) -> Agent:
         return run.agent
     if request.node.get_closest_marker("agent") is None and (agents := session_of(request.config).agents):
         return agents[0]
-    return _or_fail(lambda: _bench(request).registry[_marked(request, "agent")])
+    return or_fail(lambda: _bench(request).registry[_marked(request, "agent")])
 
 
 @pytest.fixture
 def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
     """The Sandbox selected by ``--sandbox``, ready to run the agent."""
-    return _or_fail(lambda: _bench(request).ready_sandbox(agent))
+    return or_fail(lambda: _bench(request).ready_sandbox(agent))
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def grade_submission(
 ) -> Callable[[Path], Report]:
     """A function that grades a submission file against the competition's answers and returns the Report."""
     options = _bench(request).grading_options
-    grader = _or_fail(lambda: pytest_mlebench.Grader(competition, dataset, **options))
+    grader = or_fail(lambda: pytest_mlebench.Grader(competition, dataset, **options))
     return lambda path: grader.report(Path(path))
 
 
@@ -182,7 +182,7 @@ def synthetic_dataset(
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if is_worker(request.config) else base  # each worker has its own subfolder
     store = pytest_mlebench.DataStore(shared / "mlebench-synthetic" / competition.version)
-    return _or_fail(lambda: store.prepare(competition, synthetic=competition.golden["seed"]))
+    return or_fail(lambda: store.prepare(competition, synthetic=competition.golden["seed"]))
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def synthetic_grades(
                 paths = synthetic_submissions(competition, synthetic_dataset, Path(folder), competition.golden["seed"])
                 return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
 
-        known[key] = _or_fail(grade)
+        known[key] = or_fail(grade)
     return known[key]
 
 

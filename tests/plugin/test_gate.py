@@ -15,6 +15,12 @@ def check(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return project.runpytest_subprocess(str(TOY), "-p", "no:cacheprovider", "-rx", *arguments)
 
 
+def assert_fails(project: pytest.Pytester, name: str, message: str, *options: str) -> None:
+    result = check(project, "-k", name, *options)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([message])
+
+
 def replace(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
@@ -30,9 +36,7 @@ def test_a_correct_competition_passes_all_four_checks(project: pytest.Pytester) 
 @pytest.mark.full
 def test_a_changed_preparer_is_reported_with_its_file(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
-    result = check(project, "-k", "prepare")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["public/sample_submission.csv: expected e895*, found *"])
+    assert_fails(project, "prepare", "public/sample_submission.csv: expected e895*, found *")
 
 
 @pytest.mark.full
@@ -60,9 +64,7 @@ def test_the_first_differing_line_is_shown_if_the_golden_file_has_it(project: py
 @pytest.mark.full
 def test_a_changed_grader_is_reported_with_both_scores(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return accuracy_score", "return 0.9 * accuracy_score")
-    result = check(project, "-k", "scores")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["shuffled.csv must score 1.0; it scores 0.9"])
+    assert_fails(project, "scores", "shuffled.csv must score 1.0; it scores 0.9")
 
 
 @pytest.mark.full
@@ -78,9 +80,7 @@ def test_a_grader_that_accepts_or_crashes_on_malformed_submissions_fails(
     score: str, message: str, project: pytest.Pytester
 ) -> None:
     (project.path / TOY / "grade.py").write_text(f"def grade(submission, answers):\n    return float({score})\n")
-    result = check(project, "-k", "rejections")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([message])
+    assert_fails(project, "rejections", message)
 
 
 @pytest.mark.full
@@ -98,9 +98,7 @@ def test_a_grader_that_accepts_or_crashes_on_malformed_submissions_fails(
 def test_answers_in_public_files_are_found(project: pytest.Pytester, leak: str, message: str) -> None:
     prepare = project.path / TOY / "prepare.py"
     prepare.write_text(prepare.read_text() + f"    {leak}\n")
-    result = check(project, "-k", "answers_stay_private")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([message])
+    assert_fails(project, "answers_stay_private", message)
 
 
 @pytest.mark.full
@@ -150,9 +148,12 @@ def test_wrong_checksums_of_real_data_are_reported(project: pytest.Pytester) -> 
     check(project, "--real-data")  # prepares the data
     config = project.path / TOY / "competition.yaml"
     config.write_text(config.read_text() + "checksums: {private: {test.csv: 0123456789abcdef0123456789abcdef}}\n")
-    result = check(project, "--real-data", "-k", "checksums")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["private/test.csv: expected 0123456789abcdef0123456789abcdef, found 10f94463*"])
+    assert_fails(
+        project,
+        "checksums",
+        "private/test.csv: expected 0123456789abcdef0123456789abcdef, found 10f94463*",
+        "--real-data",
+    )
 
 
 @pytest.mark.full
@@ -315,9 +316,9 @@ def test_the_gate_requires_a_sample_submission_score_and_real_thresholds(project
         ["*competition.yaml: the sample submission scores 0.5, * write `sample_submission_score: 0.5`"]
     )
     replace(file, "median: 0.6}", "median: 0.6, source: placeholder}\nsample_submission_score: 0.5")
-    result = check(project, "--real-data", "-k", "sample_submission")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the leaderboard's scores are placeholders; write your own*"])
+    assert_fails(
+        project, "sample_submission", "*the leaderboard's scores are placeholders; write your own*", "--real-data"
+    )
     check(project, "-k", "scores").assert_outcomes(passed=1, warnings=1)
 
 
