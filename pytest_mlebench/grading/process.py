@@ -41,8 +41,8 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -237,8 +237,13 @@ def _handle(worker: _Worker, request: Reply, control: socket.socket) -> Reply:
     """Send a request to the worker; returns its reply, or what happened to it."""
     deadline = time.monotonic() + request["seconds"]
     message = json.dumps({key: request.get(key) for key in ("path", "certainty")}).encode()
-    with _opened(request["path"]) as descriptors, suppress(OSError):  # it has ended, or leaves requests unread
+    descriptors = []
+    with suppress(OSError):  # the worker reports the error
+        descriptors += [] if request["path"] is None else [os.open(request["path"], REGULAR)]
+    with suppress(OSError):  # it has ended, or leaves requests unread
         socket.send_fds(worker.channel, [message], descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
     replies = worker.channel.fileno()
     while replies not in (ready := readable([control.fileno(), replies], _POLL_SECONDS)):
         if control.fileno() in ready:
@@ -265,20 +270,6 @@ def _handle(worker: _Worker, request: Reply, control: socket.socket) -> Reply:
     if "beyond" in reply:  # the helper itself notices the limit on time
         return {"beyond": "memory"}
     return {key: value for key, value in parsed.items() if key in reply}
-
-
-@contextmanager
-def _opened(path: str | None) -> Iterator[list[int]]:
-    """Open a submission, unless the worker has to report why this is impossible."""
-    try:
-        descriptors = [] if path is None else [os.open(path, REGULAR)]
-    except OSError:
-        descriptors = []
-    try:
-        yield descriptors
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def _memory(pid: int) -> int:
