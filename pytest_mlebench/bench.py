@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from pytest_mlebench import options as declared
 from pytest_mlebench.agents import Agent, AgentRegistry, Permissions
@@ -26,16 +29,18 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.competition import FIRST, item_name
 from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
 from pytest_mlebench.data.preparing import Twins, resolve_choice, seed_of, twins_of, with_twins
+from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
 from pytest_mlebench.defaults import MAX_SEEDS
-from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError, expect, number, quoted
+from pytest_mlebench.errors import DataError, MLEBenchError, SandboxError, UsageError, expect, number, quoted, reason
 from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import extensions, is_deleted, load_extension, not_installed
-from pytest_mlebench.io.files import AnyPath, bundled, expanded
-from pytest_mlebench.io.progress import Reporter, WarningNote, silent
+from pytest_mlebench.io.files import AnyPath, bundled, expanded, remove_tree
+from pytest_mlebench.io.progress import Note, Reporter, WarningNote, silent
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.results import LAST, find_group, read_group
+from pytest_mlebench.runs.regrade import Regrader, Regrading, regrade, write_regrading
 from pytest_mlebench.runs.writer import OpenGroup, check_group_name, make_runs_dir
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.collection import SnapshotPolicy
@@ -44,11 +49,10 @@ from pytest_mlebench.sandbox.contract import choose
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue
     from pytest_mlebench.data.dataset import Dataset, Description
-    from pytest_mlebench.data.store import DataStore, PrepareOptions
+    from pytest_mlebench.data.jobs import PreparationResult
     from pytest_mlebench.llm.accounting import GatewaySettings
     from pytest_mlebench.records.outcome import Report
     from pytest_mlebench.results.overview import Overview
-    from pytest_mlebench.runs.regrade import Regrader, Regrading
     from pytest_mlebench.runs.run import RunOptions
     from pytest_mlebench.sandbox import AddedSandbox, ContainerSandbox, Sandbox
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
@@ -57,6 +61,8 @@ _SANDBOXES = "mlebench.sandboxes"
 """Entry point group of added sandboxes: functions that take the ``Bench`` and return an ``AddedSandbox``."""
 _METHODS = "mlebench.methods"
 """Entry point group of added methods: functions that take the ``Bench`` as first argument."""
+_MAX_UNPACKED = 64 << 30
+"""Maximum unpacked size of a bundle that is opened, in bytes."""
 
 
 class Bench:
@@ -92,6 +98,9 @@ class Bench:
         self.reporter, self.workers = reporter, workers
         self._containers: dict[str, DockerSandbox] = {}
         self._added: dict[str, AddedSandbox] = {}
+        self._opened: dict[Path, Path] = {}
+        self._unpacked = ExitStack()
+        weakref.finalize(self, self._unpacked.close)
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +109,11 @@ class Bench:
         self.close()
 
     def close(self) -> None:
-        """Discard the opened sandboxes; the object can be used again afterwards."""
+        """Discard the opened sandboxes and the unpacked bundles; the object can be used again afterwards."""
         self._containers.clear()
         self._added.clear()
+        self._opened.clear()
+        self._unpacked.close()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -139,8 +150,6 @@ class Bench:
 
     def store_of(self, seed: int = 0) -> DataStore:
         """The data store for runs with this seed; with ``twin_per_seed``, each seed has its own."""
-        from pytest_mlebench.data.store import DataStore
-
         if not self.settings.has_twins:
             return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
         return self.twin_store(twins_of(self._twins, seed if self.settings.twin_per_seed else None))
@@ -306,8 +315,6 @@ class Bench:
 
     def regrader(self, version: str) -> Regrader:
         """A ``Regrader`` for a version of the benchmark."""
-        from pytest_mlebench.runs.regrade import Regrader
-
         catalogue = self.with_settings(bench_version=version.removeprefix("v")).catalogue
         return Regrader(catalogue, self.store, self.twin_store, self.grading_options)
 
@@ -418,6 +425,33 @@ class Bench:
         """Prepare missing data of competitions, or of a split; raises DataError."""
         chosen = self._chosen(competitions, split)
         return [self.store.prepare(item, reporter=self.reporter, **self.prepare_options) for item in chosen]
+
+    def prepare_all(
+        self,
+        competitions: Sequence[Competition],
+        *,
+        jobs: int = DEFAULT_JOBS,
+        seed: int = 0,
+        skip_denied: bool = False,
+        ended: Callable[[PreparationResult], None] = lambda _: None,
+        **options: Unpack[PrepareOptions],
+    ) -> list[PreparationResult]:
+        """Prepare competitions, ``jobs`` at once, each in its own process; a failure does not stop the others.
+
+        Access to Kaggle and disk space are checked first; with ``skip_denied``, competitions that Kaggle denies are
+        among the failures. ``seed`` is that of the runs (see ``store_of``), ``ended`` is called with each result as it
+        arrives, and ``options`` are those of ``DataStore.prepare``. Raises DataError if the check fails.
+        """
+        from pytest_mlebench.data.download.kaggle import KaggleDownloads
+        from pytest_mlebench.data.jobs import prepare_all
+
+        store, how = self.store_of(seed), PrepareOptions(**{**self.prepare_options, **options})
+        store.parallel_downloads = jobs
+        store.check_all(
+            competitions, KaggleDownloads(), jobs=jobs, skip_denied=skip_denied, reporter=self.reporter, **how
+        )
+        how["check_disk"] = how.get("check_disk", True) and "unpacking"
+        return prepare_all(store, competitions, self.reporter, ended=ended, jobs=jobs, **how)
 
     def run(
         self,
@@ -549,26 +583,61 @@ class Bench:
         (chosen,) = self._chosen((competition,), None)
         return Grader(chosen, self.store.dataset(chosen), **self.grading_options).report(expanded(submission))
 
+    def grade_all(self, submissions: Iterable[tuple[str | Competition, AnyPath]]) -> Iterator[Report]:
+        """Grade submissions, each given with its competition. All missing data is prepared before the first grade, so
+        that no grades are lost if some cannot be prepared. Raises DataError."""
+        chosen = [(self._chosen((competition,), None)[0], path) for competition, path in submissions]
+        for competition, _ in chosen:
+            if not self.store.dataset(competition).is_prepared:
+                self.store.prepare(competition)
+        for competition, path in chosen:
+            yield self.grade(competition, path)
+
     def regrade(self, group: AnyPath | RunGroup) -> Regrading:
         """Regrade a run group's stored submissions, with the option ``bench_version`` or else the group's own version.
-        The records do not change; the new grades are written to a new file. Raises UsageError."""
-        from pytest_mlebench.runs.regrade import regrade, write_regrading
-
+        The records do not change; the new grades are written to a new file, except those of a bundle. Raises
+        UsageError."""
         runs = group if isinstance(group, RunGroup) else self.group(group)
         version = self.settings.version if self.settings.bench_version is not None else runs.version
         result = regrade(runs, version, self.regrader(version))
-        write_regrading(runs.folder, result)
+        written = "not saved, because bundles are never changed: unpack it with `mlebench unbundle` first"
+        if not self.is_unpacked(runs):
+            written = str(write_regrading(runs.folder, result))
+        self.reporter(Note(written))
         return result
 
     def group(self, name: AnyPath) -> RunGroup:
-        """A run group by its folder, its name below ``runs_dir``, part of its name, or ``last``. Raises UsageError."""
-        return read_group(find_group(name, self.settings.runs_dir))
+        """A run group by its folder, its name below ``runs_dir``, part of its name, or ``last``; or by its bundle.
 
-    def report(self, *groups: AnyPath | RunGroup) -> Overview:
+        ``reporter`` gets a warning for each file that should be a record but cannot be read. A bundle is unpacked until
+        ``close``. Raises UsageError, and DataError for an invalid bundle.
+        """
+        group = read_group(self.group_folder(name))
+        for problem in group.broken:
+            self.reporter(WarningNote(problem))
+        return group
+
+    def group_folder(self, name: AnyPath) -> Path:
+        """The folder of a run group, or of an unpacked bundle (see ``group``)."""
+        if (path := bundle_at(name)) is None:
+            return find_group(name, self.settings.runs_dir)
+        if path not in self._opened:
+            folder = Path(tempfile.mkdtemp(prefix="mlebench-bundle-"))
+            self._unpacked.callback(_delete, folder, self.reporter)
+            self._opened[path] = bundles_extra().opened(path, folder, max_bytes=_MAX_UNPACKED)
+            self.reporter(Note(f"{path}: not verified; `mlebench verify` does that"))
+        return self._opened[path]
+
+    def is_unpacked(self, group: RunGroup) -> bool:
+        """Whether a run group is from a bundle, so that its folder is deleted by ``close``."""
+        return group.folder in self._opened.values()
+
+    def report(self, *groups: AnyPath | RunGroup, pad_missing: bool = False, by_category: bool = False) -> Overview:
         """The results of run groups: rates, medals, costs and comparisons, as ``mlebench report`` shows them."""
         from pytest_mlebench.results.overview import overview
 
-        return overview([group if isinstance(group, RunGroup) else self.group(group) for group in groups])
+        read = [group if isinstance(group, RunGroup) else self.group(group) for group in groups]
+        return overview(read, pad_missing=pad_missing, by_category=by_category)
 
     def _chosen(self, competitions: Iterable[str | Competition], split: str | None) -> list[Competition]:
         named = [self.catalogue[item] if isinstance(item, str) else item for item in competitions]
@@ -602,6 +671,28 @@ def _seeds(seeds: object) -> list[int]:
     if len(numbers) > MAX_SEEDS:
         raise UsageError(f"seeds: a run group gets at most {MAX_SEEDS:,} in one call")
     return numbers
+
+
+def bundles_extra() -> Any:
+    """The module of the extra for bundles, ``commands.bundle``; None if it is not installed."""
+    return load_extension("mlebench.plugins", "bundles")
+
+
+def bundle_at(name: AnyPath) -> Path | None:
+    """The path of a bundle if the name is one."""
+    try:
+        path = expanded(name)
+        found = name and path.is_file() and (extra := bundles_extra()) is not None and extra.is_bundle(path)
+        return path.resolve() if found else None
+    except (OSError, ValueError):
+        return None
+
+
+def _delete(folder: Path, reporter: Reporter) -> None:
+    try:
+        remove_tree(folder, ignore_errors=False)
+    except OSError as error:
+        reporter(WarningNote(f"{folder} was not deleted completely: {reason(error)}"))
 
 
 def new_group_name() -> str:

@@ -123,6 +123,24 @@ def test_a_submission_is_graded_against_prepared_answers(bench: Bench) -> None:
     assert report.valid_submission and report.score == pytest.approx(72.61873)
 
 
+def test_all_data_is_prepared_before_the_first_grade(bench: Bench) -> None:
+    (done,) = bench.prepare_all(bench.competitions("smoke")[1:2], jobs=1)
+    assert done.error is None and bench.store.dataset(done.competition).is_prepared
+    sample = bench.store.dataset(done.competition).sample_submission
+    grades = bench.grade_all([(DIABETES, sample), ("smoke-digits", sample)])
+    assert next(grades).valid_submission and bench.store.dataset(bench.catalogue["smoke-digits"]).is_prepared
+    assert not next(grades).valid_submission
+
+
+def test_records_that_cannot_be_read_are_reported(bench: Bench) -> None:
+    group = bench.run("dummy", DIABETES, group="mine")
+    (group.folder / group.records[0].run_id / "run.json").write_text("{")
+    events: list[Any] = []
+    bench.reporter = events.append
+    assert not bench.report("mine", pad_missing=True, by_category=True).summaries
+    assert [type(event) for event in events] == [WarningNote]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -5,23 +5,19 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import options as settings
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.catalogue import read_ids
-from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
-from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.files import expanded, is_dir, remove_tree
-from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.io.files import expanded, is_dir
+from pytest_mlebench.io.progress import Event, Reporter, Step, WarningNote, event_text
 from pytest_mlebench.io.values import json_text
-from pytest_mlebench.results import find_group
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.store import DataStore
@@ -29,87 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pytest_mlebench")
 
 GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, `last`, or a bundle"
-_MAX_UNPACKED = 64 << 30
-"""Maximum unpacked size of a bundle that a command opens, in bytes."""
-_bundles: dict[Path, Path] = {}
-"""The unpacked folder of each open bundle."""
-
-
-class Bundles(Protocol):
-    """The interface of the extra for bundles, which is a module found by its entry point."""
-
-    def add_verify(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of ``mlebench verify`` for bundles; ``bundle`` is the file."""
-
-    def check_unused(self, options: argparse.Namespace) -> None:
-        """Raise UsageError if an option for bundles is used without a bundle."""
-
-    def verify(self, options: argparse.Namespace) -> int:
-        """Verify the bundle in a command line; returns the exit status."""
-
-    def is_bundle(self, path: Path) -> bool:
-        """Return whether a file is a bundle, or claims to be one."""
-
-    def opened(self, path: Path, folder: Path, *, max_bytes: int) -> Path:
-        """Unpack a bundle into a folder, and return the folder of its run group. Raises DataError."""
-
-
-def bundles_extra() -> Bundles | None:
-    """Return the extra for bundles; None if it is not installed."""
-    found: Bundles | None = load_extension("mlebench.plugins", "bundles")
-    return found
-
-
-@contextmanager
-def opened_bundles() -> Iterator[None]:
-    """Delete the bundles that were unpacked in this context when it ends."""
-    try:
-        yield
-    finally:
-        while _bundles:
-            _delete(_bundles.popitem()[1].parent)
-
-
-def _delete(folder: Path) -> None:
-    try:
-        remove_tree(folder, ignore_errors=False)
-    except OSError as error:
-        logger.warning("warning: %s was not deleted completely: %s", folder, reason(error))
-
-
-def open_group(name: str, runs_dir: Path) -> Path:
-    """Return the folder of a run group (see ``find_group``), or of a bundle, unpacked until the command ends.
-
-    Raises UsageError, and DataError for an invalid bundle.
-    """
-    path = bundle_at(name)
-    if path is None:
-        return find_group(name, runs_dir)
-    if path not in _bundles and (bundles := bundles_extra()) is not None:
-        scratch = Path(tempfile.mkdtemp(prefix="mlebench-bundle-"))
-        try:
-            folder = bundles.opened(path, scratch, max_bytes=_MAX_UNPACKED)
-        except BaseException:
-            _delete(scratch)
-            raise
-        _bundles[path] = folder
-        logger.info("%s: not verified; `mlebench verify` does that", path)
-    return _bundles[path]
-
-
-def bundle_at(name: str) -> Path | None:
-    """Return the path of a bundle if the name is one."""
-    try:
-        path = expanded(name)
-        found = name and path.is_file() and (bundles := bundles_extra()) is not None and bundles.is_bundle(path)
-        return path.resolve() if found else None
-    except (OSError, ValueError):
-        return None
-
-
-def is_opened_bundle(folder: Path) -> bool:
-    """Return whether a group's folder is an unpacked bundle, which is deleted when the command ends."""
-    return folder in _bundles.values()
+opened = ExitStack()
+"""Closes what a command has opened, when the command ends."""
 
 
 def user_path(text: str) -> Path:
@@ -134,9 +51,15 @@ def read_settings(options: argparse.Namespace) -> settings.Settings:
     return settings.read_call(options, ini=ini.values, file=ini.path, here=here, root=ini.root)
 
 
-def read_bench(options: argparse.Namespace, reporter: Reporter = silent) -> Bench:
-    """Return the benchmark with the settings of this call. Raises UsageError."""
-    return Bench(settings=read_settings(options), reporter=reporter)
+def log(event: Event) -> None:
+    """A reporter that logs notes and warnings."""
+    if not isinstance(event, Step):
+        logger.log(logging.WARNING if isinstance(event, WarningNote) else logging.INFO, "%s", event_text(event))
+
+
+def read_bench(options: argparse.Namespace, reporter: Reporter = log) -> Bench:
+    """Return the benchmark with the settings of this call; it is closed when the command ends. Raises UsageError."""
+    return opened.enter_context(Bench(settings=read_settings(options), reporter=reporter))
 
 
 def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:

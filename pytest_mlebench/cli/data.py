@@ -6,14 +6,14 @@ import argparse
 import math
 from typing import Any
 
-from pytest_mlebench.bench import Bench
+from pytest_mlebench.bench import Bench, bundles_extra
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
-from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.jobs import PreparationResult
 from pytest_mlebench.data.preparing import check, open_source, with_twins
 from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
 from pytest_mlebench.defaults import MEDALS
@@ -95,7 +95,7 @@ def add(commands: Any) -> None:
     verify = commands.add_parser("verify", help="check prepared data, or a bundle of a run group (see `bundle`)",
         description="Check prepared data for missing, changed and unexpected files; or, given FILE, check a bundle of "
         "a run group: regrade its submissions with the data of this machine and compare every number.")  # fmt: skip
-    if (bundles := common.bundles_extra()) is not None:
+    if (bundles := bundles_extra()) is not None:
         bundles.add_verify(verify)
     common.add_selection(verify, required=False)
     common.add_options(verify, "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time")
@@ -143,7 +143,7 @@ def _prepare(options: argparse.Namespace) -> int:
     )
     seeds = bench.settings.seeds if bench.settings.twin_per_seed else 1
     try:
-        found = [_prepare_in(bench.store_of(seed), competitions, options, how) for seed in range(seeds)]
+        found = [_prepare_in(bench, seed, competitions, options, how) for seed in range(seeds)]
     except KeyboardInterrupt:
         logger.error("stopped; finished work is kept. To resume, run the same command again")
         raise
@@ -163,21 +163,20 @@ def _with_twins(competitions: list[Competition], options: argparse.Namespace) ->
 
 
 def _prepare_in(
-    store: DataStore, competitions: list[Competition], options: argparse.Namespace, how: PrepareOptions
+    bench: Bench, seed: int, competitions: list[Competition], options: argparse.Namespace, how: PrepareOptions
 ) -> dict[str, dict[str, Any]]:
-    """Prepare competitions' data in a store. Returns the results by competition, as JSON values."""
-    store.parallel_downloads = options.jobs
+    """Prepare the data of runs with this seed. Returns the results by competition, as JSON values."""
+    store = bench.store_of(seed)
+    ready = {one.id for one in competitions if store.is_ready(one, **how)}
     with shown(len(competitions)) as reporter:
-        # Unavailable competitions, which this returns, fail below with their own errors.
-        downloads, skips = KaggleDownloads(), options.skip_denied
-        store.check_all(competitions, downloads, jobs=options.jobs, skip_denied=skips, reporter=reporter, **how)
-        how["check_disk"] = how["check_disk"] and "unpacking"
-        ready = {one.id for one in competitions if store.is_ready(one, **how)}
 
-        def ended(result: jobs.PreparationResult) -> None:
+        def ended(result: PreparationResult) -> None:
             reporter.end(result.competition.id, _result_text(store, result, already=result.competition.id in ready))
 
-        results = jobs.prepare_all(store, competitions, reporter, ended=ended, jobs=options.jobs, **how)
+        bench.reporter = reporter
+        results = bench.prepare_all(
+            competitions, jobs=options.jobs, seed=seed, skip_denied=options.skip_denied, ended=ended, **how
+        )
     failed = [result for result in results if result.error]
     if failed and len(results) > 1:
         logger.error("\n%d of %d competitions failed:", len(failed), len(results))
@@ -217,7 +216,7 @@ def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Compe
     raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
 
 
-def _result_text(store: DataStore, result: jobs.PreparationResult, *, already: bool) -> str:
+def _result_text(store: DataStore, result: PreparationResult, *, already: bool) -> str:
     if result.error:
         return result.error
     dataset = store.dataset(result.competition)
@@ -228,7 +227,7 @@ def _result_text(store: DataStore, result: jobs.PreparationResult, *, already: b
     return f"{result.competition.id}: prepared in {place}"
 
 
-def _as_json(store: DataStore, result: jobs.PreparationResult) -> dict[str, Any]:
+def _as_json(store: DataStore, result: PreparationResult) -> dict[str, Any]:
     if result.error:
         return {"prepared": False, "error": result.error}
     dataset = store.dataset(result.competition)
@@ -324,9 +323,9 @@ def _size(dataset: Dataset) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    if (bundles := common.bundles_extra()) is not None:
+    if (bundles := bundles_extra()) is not None:
         if options.bundle is not None:
-            return bundles.verify(options)
+            return int(bundles.verify(options))
         bundles.check_unused(options)
     bench = common.read_bench(options)
     store = bench.store

@@ -17,12 +17,9 @@ from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
-from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.io.files import expanded, scratch
 from pytest_mlebench.io.units import one_line, pluralize
 from pytest_mlebench.io.values import loads, write_json
@@ -30,9 +27,7 @@ from pytest_mlebench.records.group import grading_report
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.sections import changes_table, not_graded_remarks, summary
 from pytest_mlebench.reports.tables import terminal_width
-from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import generated_data
-from pytest_mlebench.runs.regrade import regrade, write_regrading
 
 if TYPE_CHECKING:
     from pytest_mlebench.records.outcome import Report
@@ -84,14 +79,9 @@ def _grade(options: argparse.Namespace) -> int:
     _make_folder(options.output_dir)
     if not submissions:
         raise UsageError(f"{options.submission} lists no submission; each line must name one")
-    # All data before the first grade, so that no grades are lost if some cannot be prepared.
-    competitions = {competition.id: competition for _, competition, _ in submissions}
-    datasets = {id: _prepared(bench.store, competition) for id, competition in competitions.items()}
-    grader, reports = None, []
-    for line, competition, path in submissions:
-        if grader is None or grader.competition.id != competition.id:
-            grader = Grader(competition, datasets[competition.id], **bench.grading_options)
-        report = grader.report(path)
+    reports = []
+    graded = bench.grade_all((competition, path) for _, competition, path in submissions)
+    for (line, *_), report in zip(submissions, graded, strict=True):
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
     _warn_generated(reports)
@@ -172,22 +162,16 @@ def _grade_sample(options: argparse.Namespace) -> int:
     competition = catalogue[options.competition]
     if options.file.is_dir():
         raise UsageError(f"{options.file} is a folder; name the file of the submission")
-    store = bench.store
-    if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are downloaded
+    # Before gigabytes are downloaded.
+    if not options.file.exists() and not bench.store.dataset(competition).is_prepared:
         raise UsageError(f"file not found: {options.file}; name the submission, a CSV file")
-    _prepared(store, competition)
-    report = bench.grade(competition, options.file)
+    (report,) = bench.grade_all([(competition, options.file)])
     if options.json:
         common.print_json(report.to_json())
     else:
         print(_summary(report))
     _warn_generated([report])
     return 0 if report.valid_submission else 1
-
-
-def _prepared(store: DataStore, competition: Competition) -> Dataset:
-    dataset = store.dataset(competition)
-    return dataset if dataset.is_prepared else store.prepare(competition)
 
 
 def _warn_generated(reports: Collection[Report]) -> None:
@@ -235,25 +219,15 @@ def _golden(options: argparse.Namespace) -> int:
 
 def _regrade(options: argparse.Namespace) -> int:
     bench = common.read_bench(options)
-    settings = bench.settings
-    group = read_group(common.open_group(options.group, settings.runs_dir))
-    for why in group.broken:
-        logger.warning("warning: %s", why)
-    version = settings.version if settings.bench_version is not None else group.version
+    group = bench.group(options.group)
     common.warn_if_missing(bench.store)
-    result = regrade(group, version, bench.regrader(version))
-    is_bundle = common.is_opened_bundle(group.folder)
-    path = None if is_bundle else write_regrading(group.folder, result)
+    result = bench.regrade(group)
     if options.json:
         common.print_json(asdict(result))
-    else:
-        if table := changes_table(result):
-            print(table.text(terminal_width()))
-        for remark in not_graded_remarks(result):
-            print(one_line(remark))
-        print(summary(result))
-    if is_bundle:
-        logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
-    else:
-        logger.info("%s", path)
+        return 1 if result.not_graded else 0
+    if table := changes_table(result):
+        print(table.text(terminal_width()))
+    for remark in not_graded_remarks(result):
+        print(one_line(remark))
+    print(summary(result))
     return 1 if result.not_graded else 0

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.bench import Bench, bundle_at
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError, unusable
@@ -106,16 +107,17 @@ def add(commands: Any) -> None:
 
 
 def _trajectory(options: argparse.Namespace) -> int:
-    run_dir = find_run(options.run, common.read_settings(options).runs_dir)
+    run_dir = find_run(options.run, common.read_bench(options))
     text = FORMATS[options.format](_read(run_dir))
     common.write_output(text, options.output)
     return 0
 
 
-def find_run(name: str, runs_dir: Path) -> Path:
+def find_run(name: str, bench: Bench) -> Path:
     """Return the directory of a run, given as a path, GROUP/RUN, or RUN below ``runs_dir``. Raises UsageError."""
-    if (run_dir := _in_bundle(name, runs_dir)) is not None:
+    if (run_dir := _in_bundle(name, bench)) is not None:
         return run_dir
+    runs_dir = bench.settings.runs_dir
     try:
         for folder in (expanded(name), runs_dir / name):
             if folder.is_dir():
@@ -134,14 +136,14 @@ def find_run(name: str, runs_dir: Path) -> Path:
     raise UsageError(f"run {name} does not exist, neither as a directory nor below {runs_dir}")
 
 
-def _in_bundle(name: str, runs_dir: Path) -> Path | None:
+def _in_bundle(name: str, bench: Bench) -> Path | None:
     """Return the directory of a run in a bundle: FILE if it has one run, or FILE/RUN. Raises UsageError."""
     bundle, _, run_id = name.rpartition("/")
-    if common.bundle_at(name) is not None:
-        return _only_run(common.open_group(name, runs_dir), name)
-    if not bundle or common.bundle_at(bundle) is None:
+    if bundle_at(name) is not None:
+        return _only_run(bench.group_folder(name), name)
+    if not bundle or bundle_at(bundle) is None:
         return None
-    runs = {path.parent.name: path.parent for path in common.open_group(bundle, runs_dir).glob(f"*/{RECORD}")}
+    runs = {path.parent.name: path.parent for path in bench.group_folder(bundle).glob(f"*/{RECORD}")}
     if run_id not in runs:
         raise UsageError(f"{bundle} has no run {run_id!r}: it has {', '.join(sorted(runs)[:SHOWN]) or 'none'}")
     return runs[run_id]
@@ -247,7 +249,7 @@ def _list(options: argparse.Namespace) -> int:
 def _watch(options: argparse.Namespace) -> int:
     if not 0.1 <= options.interval <= _LONGEST_INTERVAL:
         raise UsageError(f"--interval: {options.interval:g} must be from 0.1 to {_LONGEST_INTERVAL:,} seconds")
-    if common.bundle_at(options.group) is not None:
+    if bundle_at(options.group) is not None:
         raise UsageError(f"{options.group} is a bundle, which does not change: `mlebench report` shows its results")
     reader = GroupReader(find_group(options.group, common.read_settings(options).runs_dir))
     if options.once or not sys.stdout.isatty():
@@ -264,7 +266,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _run_dir(options: argparse.Namespace) -> Path:
     """Return the directory of RUN. Raises UsageError if it is not a run's directory."""
-    run_dir = find_run(options.run, common.read_settings(options).runs_dir)
+    run_dir = find_run(options.run, common.read_bench(options))
     if not any((run_dir / name).is_file() for name in (RECORD, RUNNING, RUN_LOG, FILES)):
         raise UsageError(f"{options.run} is not a run's directory: it has no {RECORD}")
     return run_dir

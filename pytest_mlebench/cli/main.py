@@ -93,7 +93,7 @@ def _run(words: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Command = options.command
     try:
-        with import_module("pytest_mlebench.cli.common").opened_bundles():
+        with import_module("pytest_mlebench.cli.common").opened:
             status = command(options)
         sys.stdout.flush()
         return status

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.cli import common
@@ -16,8 +15,7 @@ from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import write_plots
 from pytest_mlebench.reports.sections import Heading, heading, sections
 from pytest_mlebench.reports.tables import Section, has_colours, markdown_text, run_sections, terminal_width
-from pytest_mlebench.results import read_group
-from pytest_mlebench.results.overview import Overview, overview
+from pytest_mlebench.results.overview import Overview
 
 
 def add(commands: Any) -> None:
@@ -49,14 +47,10 @@ def _report(options: argparse.Namespace) -> int:
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
     if options.runs and options.format not in ("table", "md"):
         raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
-    chosen = common.read_settings(options)
-    folders = [common.open_group(name, chosen.runs_dir) for name in options.groups]
-    groups = _select_version(list(map(read_group, folders)), options.bench_version)
-    for group in groups:
-        for reason in group.broken:
-            logger.warning("warning: %s", reason)
-    view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
-    top = heading(view, title=chosen.title, note=chosen.note)
+    bench = common.read_bench(options)
+    groups = _select_version(list(map(bench.group, options.groups)), options.bench_version)
+    view = bench.report(*groups, pad_missing=options.pad_missing, by_category=options.by == "category")
+    top = heading(view, title=bench.settings.title, note=bench.settings.note)
     if options.plots is not None:
         for path in write_plots(view, options.plots):
             logger.info("%s", path)
@@ -64,7 +58,8 @@ def _report(options: argparse.Namespace) -> int:
     if options.format == "table":
         text = _table(view, top, runs, to_terminal=options.output is None)
     elif options.format == "html":
-        text = _html(view, top, options.output)
+        from_bundle = any(map(bench.is_unpacked, groups))  # no links to its files, which are deleted
+        text = page(view, top, folder=None if options.output is None or from_bundle else options.output.parent)
     else:
         text = "\n\n".join([FORMATS[options.format](view, top).rstrip("\n"), *(run.markdown() for run in runs)]) + "\n"
     common.write_output(text, options.output)
@@ -89,11 +84,6 @@ def _table(view: Overview, top: Heading, runs: Iterable[Section], *, to_terminal
 def _markdown(view: Overview, top: Heading) -> str:
     text = [f"# {markdown_text(top.title)}", *map(markdown_text, top.sentences)]
     return "\n\n".join([*text, *(section.markdown() for section in sections(view, details=True))])
-
-
-def _html(view: Overview, top: Heading, output: Path | None) -> str:
-    is_temporary = any(common.is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
-    return page(view, top, folder=None if output is None or is_temporary else output.parent)
 
 
 _FORMAT_BY_SUFFIX = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "latex", ".html": "html"}

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.cli.common import open_group, opened_bundles
+from pytest_mlebench import Bench
+from pytest_mlebench.cli.common import log
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
@@ -71,8 +72,8 @@ def test_a_command_that_accepts_a_group_accepts_a_bundle(
 def test_unpacked_files_that_cannot_be_deleted_are_reported(
     bundle: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened_bundles():
-        folder = open_group(str(bundle), tmp_path).parent
+    with Bench(reporter=log) as bench:
+        folder = bench.group_folder(bundle).parent
         folder.rename(tmp_path / "elsewhere")
         folder.symlink_to(tmp_path / "elsewhere")
     assert f"{folder} was not deleted completely" in caplog.text

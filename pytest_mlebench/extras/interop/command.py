@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, cast
@@ -15,9 +14,6 @@ from pytest_mlebench.extras.interop import contract
 from pytest_mlebench.extras.interop.contract import Exporter, Request
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.reports.progress import Lines
-from pytest_mlebench.results import read_group
-
-logger = logging.getLogger("pytest_mlebench")
 
 _FOR_COMPETITIONS = ("--data", "--data-dir", "--data-source", "--description", "--time-limit", "--cpus", "--memory",
     "--disk", "--gpus", "--network", "--allow-host", "--base-image", "--max-submission-size", "--grading-memory",
@@ -82,11 +78,9 @@ def _export(options: argparse.Namespace) -> int:
     if not options.group:
         raise UsageError(f"--to={options.to} needs a run group: mlebench export --to={options.to} GROUP")
     groups = cast(contract.GroupExporter, chosen)
-    runs_dir = common.read_settings(options).runs_dir
+    bench = common.read_bench(options)
     for name in options.group:
-        group = read_group(common.open_group(name, runs_dir))
-        for problem in group.broken:
-            logger.warning("warning: %s", problem)
+        group = bench.group(name)
         if not group.records:
             raise UsageError(f"{group.folder} has no finished run: there is nothing to export")
         _print(groups.export(group, request), str(request.output or group.name))

@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, bundle_at, open_group, read_settings, user_path
+from pytest_mlebench.bench import bundle_at
+from pytest_mlebench.cli.common import add_options, read_bench, user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import needs_extra
 
@@ -41,12 +42,13 @@ def _view(options: argparse.Namespace) -> int:
         raise UsageError(f"--port: {options.port} is not between 0 and 65535")
     with needs_extra("the command view", "view"):  # a late import, so that other commands need no web server
         from pytest_mlebench.extras.viewer.server import serve
-    settings = read_settings(options)
+    bench = read_bench(options)
+    settings = bench.settings
     if options.mlebench_data_dir is not None and settings.data_dir is not None and not settings.data_dir.is_dir():
         raise UsageError(f"--data-dir: {settings.data_dir} is not a folder")
     runs_dir = options.runs_dir or settings.runs_dir
-    if bundle_at(str(runs_dir)) is not None:
-        runs_dir = open_group(str(runs_dir), runs_dir)
+    if bundle_at(runs_dir) is not None:
+        runs_dir = bench.group_folder(runs_dir)
 
     def ready(url: str) -> None:
         print(f"{url}\nshowing the run groups in {runs_dir}; press Ctrl-C to stop", flush=True)

@@ -13,11 +13,10 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
-    is_opened_bundle,
-    open_group,
     print_json,
     read_bench,
     user_path,
@@ -32,10 +31,8 @@ from pytest_mlebench.extras.audit.page import account_text, pairs_text
 from pytest_mlebench.extras.audit.plagiarism import Pairs
 from pytest_mlebench.io.units import first, format_duration, pluralize
 from pytest_mlebench.io.values import read_json
-from pytest_mlebench.options import Settings
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.reports.tables import Section, Table, terminal_width
-from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import FINDINGS, PAIRS, Finding, Findings, JudgeAccount, NotebooksRead, Verdict
 from pytest_mlebench.results.statistics import wilson_interval
 
@@ -91,16 +88,14 @@ def _audit(options: argparse.Namespace) -> int:
     if options.calibrate:
         return _calibrate(options)
     bench = read_bench(options)
-    group = read_group(open_group(options.group, bench.settings.runs_dir))
-    for why in group.broken:
-        logger.warning("warning: %s", why)
+    group = bench.group(options.group)
     warn_if_missing(bench.store)
-    judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
+    judge, is_bundle = _judge(options), bench.is_unpacked(group)
     if judge is not None and is_bundle:
         raise UsageError("--judge stores its votes in the run group: unpack the bundle with `mlebench unbundle` first")
     if is_bundle:  # an audit keeps earlier findings of a judge, but these are its maker's
         (group.folder / FINDINGS).unlink(missing_ok=True)
-    found = audit(bench, group, judge=judge, plagiarism=_compared_with(options, bench.settings))
+    found = audit(bench, group, judge=judge, plagiarism=_compared_with(options, bench))
     if options.plagiarism and found.plagiarism is not None:
         _warn_of_missing(found.plagiarism.notebooks, bench.store)
     if options.json:
@@ -183,7 +178,7 @@ def _add_plagiarism(command: argparse.ArgumentParser) -> None:
     group.add_argument("--pairs", action="store_true", help="print similar code side by side")
 
 
-def _compared_with(options: argparse.Namespace, settings: Settings) -> PlagiarismOptions | None:
+def _compared_with(options: argparse.Namespace, bench: Bench) -> PlagiarismOptions | None:
     """Return the options of a comparison; None without ``--plagiarism``. Raises UsageError."""
     if not options.plagiarism:
         for name in ("with_group", "boilerplate", "pairs"):
@@ -197,7 +192,7 @@ def _compared_with(options: argparse.Namespace, settings: Settings) -> Plagiaris
         except OSError as error:
             raise UsageError(f"--boilerplate: {path} cannot be read: {reason(error)}") from error
     try:
-        groups = [read_group(open_group(name, settings.runs_dir)) for name in options.with_group]
+        groups = list(map(bench.group, options.with_group))
     except UsageError as error:
         raise UsageError(f"--with-group: {error}") from error
     return PlagiarismOptions(groups=groups, boilerplate=options.boilerplate)

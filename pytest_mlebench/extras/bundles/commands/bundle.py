@@ -1,4 +1,4 @@
-"""``mlebench bundle``, and ``mlebench verify FILE``: results that others can verify (see ``cli.common.Bundles``)."""
+"""``mlebench bundle``, and ``mlebench verify FILE``: results that others can verify."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def add(commands: Any) -> None:
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``mlebench verify`` for bundles; ``bundle`` is the file."""
     parser.add_argument(
         "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` created"
     )
@@ -75,6 +76,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def check_unused(options: argparse.Namespace) -> None:
+    """Raise UsageError if an option for bundles is used without a bundle."""
     for name in _OF_BUNDLES:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is only for a bundle: mlebench verify FILE")
@@ -147,4 +149,5 @@ def _unbundle(options: argparse.Namespace) -> int:
 
 
 def opened(path: Path, folder: Path, *, max_bytes: int) -> Path:
+    """Unpack a bundle into a folder, and return the folder of its run group. Raises DataError."""
     return read_bundle(path, folder, max_bytes=max_bytes).folder

@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
 def _reproduce(options: argparse.Namespace) -> int:
     bench = read_bench(options, Lines())
     settings = bench.settings
-    run_dir = find_run(options.run, settings.runs_dir)
+    run_dir = find_run(options.run, bench)
     try:
         record = RunRecord.read(run_dir)
     except (OSError, ValueError) as error:
