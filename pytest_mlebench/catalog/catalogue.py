@@ -166,7 +166,7 @@ class Catalogue:
         except (OSError, ValueError) as error:
             raise UsageError(f"split {name!r}: {reason(error)}") from error
         if is_file:
-            return [self._of_line(path, line, id) for line, id in _numbered_ids(path)]
+            return self.listed(path)
         if path.suffix or path.parent != Path():
             raise UsageError(f"split file {name} {'is a folder' if path.is_dir() else 'does not exist'}")
         if found := [competition for competition in self if competition.split == name]:
@@ -174,28 +174,25 @@ class Catalogue:
         names = [known for known in self.split_names if known != CORE or self.version != FIRST]
         raise unknown("split", name, names, advice="A file with one competition id per line is also a split.")
 
-    def _of_line(self, path: Path, line: int, id: str) -> Competition:
-        if id not in self._files:
-            raise UsageError(f"{path}, line {line}: {unknown('competition', id, self._files)}")
-        return self[id]
+    def listed(self, path: Path) -> list[Competition]:
+        """The competitions in a file with one id per line; empty lines and those that start with # are skipped.
 
-
-def read_ids(path: Path) -> list[str]:
-    """Competition ids from a text file, one per line; empty lines and those that start with # are skipped."""
-    return [id for _, id in _numbered_ids(path)]
-
-
-def _numbered_ids(path: Path) -> list[tuple[int, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not a readable list of competition ids: {reason(error)}") from error
-    ids = [(number, line.strip()) for number, line in enumerate(lines, 1)]
-    first = {id: number for number, id in reversed(ids)}
-    found = [(number, id) for number, id in ids if id and not id.startswith("#") and first[id] == number]
-    if not found:
-        raise UsageError(f"{path} names no competition")
-    return found
+        Raises UsageError that names the file and the line.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} is not a readable list of competition ids: {reason(error)}") from error
+        found: dict[str, Competition] = {}
+        for number, id in enumerate(map(str.strip, lines), 1):
+            if not id or id.startswith("#"):
+                continue
+            if id not in self._files:
+                raise UsageError(f"{path}, line {number}: {unknown('competition', id, self._files)}")
+            found[id] = self[id]
+        if not found:
+            raise UsageError(f"{path} names no competition")
+        return list(found.values())
 
 
 def default_catalogue(*folders: AnyPath, version: str = FIRST) -> Catalogue:

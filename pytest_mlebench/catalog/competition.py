@@ -10,7 +10,6 @@ import importlib
 import math
 import os
 import re
-import reprlib
 import shlex
 import sys
 import traceback
@@ -29,7 +28,7 @@ from pytest_mlebench.catalog import schema
 from pytest_mlebench.catalog.schema import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
 from pytest_mlebench.io.files import AnyPath, bundled, expanded, read_regular
-from pytest_mlebench.io.values import loads
+from pytest_mlebench.io.values import loads, parse
 
 _lock = RLock()
 _sources: dict[str, object] = {}
@@ -99,8 +98,19 @@ _TWIN = " twin"
 _KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_-]{1,100}")
 _EXTRAS = {"pyarrow": "pytest-mlebench[parquet]"}
 """The package that installs a module, if it has another name."""
-_KINDS = {int: "a whole number", dict: "a mapping", list: "a list"}
-_GOLDEN = {"seed": int, "public": dict, "private": dict, "scores": dict, "no_score": list, "invalid": list}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Golden:
+    """The types of values in ``golden.json``."""
+
+    seed: int
+    public: Mapping[str, Any]
+    private: Mapping[str, Any]
+    scores: Mapping[str, float]
+    no_score: tuple[str, ...]
+    invalid: tuple[str, ...]
+    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -325,15 +335,13 @@ class Competition:
         path = self.file("golden.json")
         advice = f"create it with `{golden_command(self, *(['--force'] if path.exists() else []))}`"
         try:
-            golden = loads(read_text(path))
+            golden: dict[str, Any] = loads(read_text(path))
+            if (seed := parse(_Golden, golden).seed) < 0:
+                raise ValueError(f"seed must be at least 0, not {seed}")
         except CompetitionError as error:
             raise CompetitionError(f"{error}: {advice}") from error
         except ValueError as error:
-            raise CompetitionError(f"{path}: is not valid JSON: {reason(error)}; {advice}") from error
-        if not isinstance(golden, dict) or not golden.keys() >= _GOLDEN.keys():
-            raise CompetitionError(f"{path}: must be a mapping with {', '.join(sorted(_GOLDEN))}; {advice}")
-        if problem := _invalid_value(golden):
-            raise CompetitionError(f"{path}: {problem}; {advice}")
+            raise CompetitionError(f"{path} is not valid: {reason(error)}; {advice}") from error
         return golden
 
     def module(self, name: str) -> ModuleType:
@@ -419,26 +427,6 @@ def split_and_version(label: str) -> tuple[str, str]:
 
 def is_twin_label(label: str) -> bool:
     return label.endswith(_TWIN)
-
-
-def _invalid_value(golden: Mapping[str, Any]) -> str:
-    """The first invalid value of a ``golden.json``, and what is expected; empty if all are valid."""
-    for key, kind in _GOLDEN.items():
-        if type(golden[key]) is not kind:
-            return f"{key}: must be {_KINDS[kind]}, not {reprlib.repr(golden[key])}"
-    if golden["seed"] < 0:
-        return f"seed: must be at least 0, not {golden['seed']}"
-    lines = golden.get("lines", {})
-    sides = lines.values() if isinstance(lines, dict) else [lines]
-    if not all(isinstance(side, dict) and all(isinstance(marks, str) for marks in side.values()) for side in sides):
-        return "lines: must have a mapping of strings for each side"
-    for name, score in golden["scores"].items():
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            return f"scores: the score of {name} must be a number, not {reprlib.repr(score)}"
-    for key in ("no_score", "invalid"):
-        if invalid := [name for name in golden[key] if not isinstance(name, str)]:
-            return f"{key}: must contain names of submissions, not {reprlib.repr(invalid[0])}"
-    return ""
 
 
 def command(name: str, competition: Competition, *options: str) -> str:

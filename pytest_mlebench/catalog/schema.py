@@ -487,7 +487,7 @@ def _mapping(checks: Mapping[str, Check], required: Iterable[str] = ()) -> Check
         if not isinstance(values, Mapping):
             raise _expected(f"a mapping with {', '.join(required or checks)}", values)
         if missing := [key for key in required if values.get(key) is None]:
-            raise _expected("a number", None, f".{missing[0]}")
+            raise _Wrong("is missing", f".{missing[0]}")
         for key, value in values.items():
             if key not in checks:
                 raise _Wrong(_unknown_key(key, checks))
@@ -544,15 +544,10 @@ def _regex(value: Any) -> None:
         raise _expected("a regular expression with a group in parentheses", value)
 
 
-_GROUP = _mapping({"column": _title, "train": _below("public"), "test": _below("public", "private"), "pattern": _regex})
-
-
-def _group(values: Any) -> None:
-    _GROUP(values)
-    if missing := [key for key in ("column", "train", "test") if not values.get(key)]:
-        raise _Wrong("is missing", f".{missing[0]}")
-
-
+_group = _mapping(
+    {"column": _title, "train": _below("public"), "test": _below("public", "private"), "pattern": _regex},
+    required=("column", "train", "test"),
+)
 _DIGESTS = _by_name("files to md5 digests", _text, _digest)
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_mlebench import options as settings
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Catalogue, Competition
-from pytest_mlebench.catalog.catalogue import read_ids
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.io.files import expanded, is_dir
@@ -80,8 +79,9 @@ def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competit
     """Return the selected competitions, without duplicates; by default, the whole catalogue."""
     if options.split is not None:
         return catalogue.split(options.split)
-    ids = read_ids(options.list) if options.list is not None else options.competition
-    return [catalogue[id] for id in dict.fromkeys(ids)] if ids is not None else list(catalogue)
+    if options.list is not None:
+        return catalogue.listed(options.list)
+    return [catalogue[id] for id in dict.fromkeys(options.competition or catalogue.ids)]
 
 
 def warn_if_missing(store: DataStore) -> None:

@@ -28,20 +28,6 @@ from pytest_mlebench.reports.tables import Table
 SYNTHETIC_SEED = 1
 
 
-class _Unsupported(argparse.Action):
-    """Rejects options of MLE-bench's developers that would overwrite what verifies data and medals here."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> None:
-        what = self.option_strings[0].removeprefix("--overwrite-")
-        hint = (
-            "keep data that differs with --skip-verification" if what == "checksums" else "see `mlebench leaderboard`"
-        )
-        parser.error(
-            f"{self.option_strings[0]} is not supported: competition.yaml has the reference's {what}, and "
-            f"differences are only shown; {hint}"
-        )
-
-
 _WIDTH = 100
 """Terminal columns that `mlebench list` fits in."""
 _FIELDS = ("teams", *MEDALS, "median")
@@ -68,8 +54,9 @@ def add(commands: Any) -> None:
         "--skip-denied", action="store_true", help="if Kaggle denies some competitions, prepare the others"
     )
     prepare.add_argument("--skip-disk-check", action="store_true", help="start even if free disk space may not suffice")
-    for name in ("--overwrite-checksums", "--overwrite-leaderboard"):
-        prepare.add_argument(name, action=_Unsupported, nargs=0, help=argparse.SUPPRESS)
+    # MLE-bench's developers overwrite with these what verifies data and medals here.
+    prepare.add_argument("--overwrite-checksums", "--overwrite-leaderboard", dest="overwrite", action="store_true",
+        help=argparse.SUPPRESS)  # fmt: skip
     prepare.add_argument(
         "--json", action="store_true", help="print the result as JSON; for several seeds' twins, a list of results"
     )
@@ -113,12 +100,13 @@ def add(commands: Any) -> None:
     leaderboard.add_argument("--json", action="store_true", help="print as JSON")
     leaderboard.set_defaults(command=_leaderboard)
 
-    dev = commands.add_parser("dev")  # a command of MLE-bench; it has no help, so that it is not listed
-    dev.add_argument("words", nargs=argparse.REMAINDER)
-    dev.set_defaults(command=_dev)
-
 
 def _prepare(options: argparse.Namespace) -> int:
+    if options.overwrite:
+        raise UsageError(
+            "--overwrite-checksums and --overwrite-leaderboard are not supported: competition.yaml has the reference's "
+            "values. Keep data that differs with --skip-verification, and see `mlebench leaderboard`"
+        )
     bench = common.read_bench(options)
     competitions = common.selected(options, bench.catalogue)
     if options.raw_dir is not None:
@@ -366,14 +354,6 @@ def _remove(options: argparse.Namespace) -> int:
                 print(f"{competition.id}: freed {format_size(size)}")
     print(f"freed {format_size(freed)} in total")
     return 1 if failed else 0
-
-
-def _dev(options: argparse.Namespace) -> int:
-    called = " ".join(["dev", *options.words])
-    raise UsageError(
-        f"`{called}` is not supported: `mlebench leaderboard` downloads leaderboards and compares "
-        "the bundled thresholds with them, without changing anything"
-    )
 
 
 def _leaderboard(options: argparse.Namespace) -> int:

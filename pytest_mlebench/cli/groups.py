@@ -195,12 +195,11 @@ def _groups(options: argparse.Namespace) -> int:
         name, text = options.annotate
         annotate_group(existing_group(name, runs_dir), text)
     else:
-        return _list(options)
+        return _list(runs_dir, as_json=options.json)
     return 0
 
 
-def _list(options: argparse.Namespace) -> int:
-    runs_dir = common.read_settings(options).runs_dir
+def _list(runs_dir: Path, *, as_json: bool) -> int:
     found: list[dict[str, Any]] = []
     unreadable = False
     for folder in group_folders(runs_dir):
@@ -222,7 +221,7 @@ def _list(options: argparse.Namespace) -> int:
                 "medals": sum(record.report.any_medal for record in group.records),
             }
         )
-    if options.json:
+    if as_json:
         common.print_json(found)
         return 0
     if runs_dir.exists() and not runs_dir.is_dir():

@@ -29,7 +29,7 @@ _EXTENSIONS = "mlebench.commands"
 _MODULES = {
     "agents": "agents doctor build clean",
     "completion": "completion",
-    "data": "prepare push list verify remove leaderboard dev",
+    "data": "prepare push list verify remove leaderboard",
     "grading": "grade grade-sample golden regrade",
     "new": "new-competition new-agent",
     "groups": "groups files unpack watch trajectory",
@@ -41,6 +41,7 @@ _ELSEWHERE = {
     "run": "`pytest --agent=AGENT` runs an agent",
     "test": "`pytest competitions/ID` checks a competition",
     "init": "`mlebench new-agent NAME` and `mlebench new-competition ID` write folders to start from",
+    "dev": "`mlebench leaderboard` compares the bundled thresholds with Kaggle's leaderboards",
     "download": "`mlebench prepare` downloads and prepares data",
     "status": "`mlebench watch GROUP` shows a group's runs",
 }
@@ -97,12 +98,9 @@ def _run(words: Sequence[str]) -> int:
             status = command(options)
         sys.stdout.flush()
         return status
-    except UsageError as error:
-        _complain(error)
-        return 2
     except MLEBenchError as error:
         _complain(error)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except BrokenPipeError:
         _discard_output()
         return 1

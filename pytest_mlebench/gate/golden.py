@@ -26,7 +26,7 @@ from pytest_mlebench.data.tables import changed_cells, is_comparable
 from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission
 from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.io.progress import Reporter, Step, silent
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import first, pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.grading.scorer import Scorer
@@ -342,11 +342,8 @@ def _unique(grades: Sequence[Grade]) -> list[Grade]:
         if grade.defect:
             names.setdefault(grade.reason, []).append(grade.name)
     unique = [grade for grade in grades if not grade.defect or names[grade.reason][0] == grade.name]
-    return [replace(grade, name=_listed(names[grade.reason])) if grade.defect else grade for grade in unique]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    shown = {reason: ", ".join(first(names[reason], 3)) for reason in names}
+    return [replace(grade, name=shown[grade.reason]) if grade.defect else grade for grade in unique]
 
 
 def _expected(golden: Mapping[str, Any]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import call
 from pytest_mlebench.data.tables import columns_of
 from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, reason
+from pytest_mlebench.gate.golden import TOLERANCE
 from pytest_mlebench.gate.public_files import PublicFile, entries, table, text_table
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io.files import AnyPath
@@ -102,7 +103,6 @@ def _is_group(name: str) -> bool:
     return bool(_GROUP.search(_CAMEL_CASE.sub("_", name)))
 
 
-_TOLERANCE = 5.1e-6
 _MAX_SHARE = 0.6
 _MIN_ROWS = 20
 
@@ -153,7 +153,7 @@ def _row_problems(dataset: Dataset, score: Callable[[pd.DataFrame], float | None
     if rows is None or len(rows) < 2 or (perfect := score(rows)) is None:  # then nothing can be checked
         return
     reverse = score(rows[::-1])
-    if reverse is None or not math.isclose(perfect, reverse, rel_tol=1e-9, abs_tol=_TOLERANCE):
+    if reverse is None or not math.isclose(perfect, reverse, rel_tol=1e-9, abs_tol=TOLERANCE):
         result = "nothing" if reverse is None else f"{reverse:g}"
         yield f"the order of rows matters: the perfect submission scores {perfect:g}, in reverse {result}"
     for what, wrong in (

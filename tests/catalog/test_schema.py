@@ -82,7 +82,7 @@ def test_splits_categories_and_metrics_can_have_custom_names(file: Path) -> None
         ("{public: {}}", "{pubic: {}}", "checksums: unknown key 'pubic'; did you mean public?"),
         ("{public: {}}", "{public: {a.csv: 1}}", "checksums.public['a.csv']: expected an md5 digest"),
         ("teams: 1000", "teams: 0", "leaderboard.teams: expected a whole number above 0, found the number 0"),
-        ("teams: 1000", "team: 1000", "leaderboard.teams: expected a number, found nothing"),
+        ("teams: 1000", "team: 1000", "leaderboard.teams: is missing"),
         ("gold: 0.9", "gold: .inf", "leaderboard.gold: expected a finite number, found the number inf"),
         ("gold: 0.9", "gold: first", "leaderboard.gold: expected a finite number, found 'first'"),
         ("gold: 0.9", "gold: true", "leaderboard.gold: expected a finite number, found the boolean true"),

@@ -111,24 +111,24 @@ def test_a_golden_file_with_missing_keys_is_reported(folder: Path, capsys: pytes
     (folder / "golden.json").write_text('{"origin": "reference"}')
     assert main(["golden", str(folder)]) == 1
     error = capsys.readouterr().err
-    assert "golden.json: must be a mapping with invalid, no_score" in error and "`mlebench golden --force " in error
+    assert "golden.json is not valid: it lacks seed" in error and "`mlebench golden --force " in error
     assert main(["golden", "--force", str(folder)]) == 0
 
 
 @pytest.mark.parametrize(
     "key, value, message",
     [
-        ("seed", "1", "seed: must be a whole number, not '1'"),
-        ("seed", True, "seed: must be a whole number, not True"),
-        ("seed", -1, "seed: must be at least 0, not -1"),
-        ("public", [], "public: must be a mapping, not []"),
-        ("scores", 5, "scores: must be a mapping, not 5"),
-        ("scores", {"a.csv": "0.5"}, "scores: the score of a.csv must be a number, not '0.5'"),
-        ("scores", {"a.csv": None}, "scores: the score of a.csv must be a number, not None"),
-        ("invalid", {}, "invalid: must be a list, not {}"),
-        ("no_score", [7], "no_score: must contain names of submissions, not 7"),
-        ("lines", 3, "lines: must have a mapping of strings for each side"),
-        ("lines", {"public": {"test.csv": 1}}, "lines: must have a mapping of strings for each side"),
+        ("seed", "1", 'seed must be a whole number, not "1"'),
+        ("seed", True, "seed must be a whole number, not true"),
+        ("seed", -1, "seed must be at least 0, not -1"),
+        ("public", [], "public must be an object, not []"),
+        ("scores", 5, "scores must be an object, not 5"),
+        ("scores", {"a.csv": "0.5"}, 'scores.a.csv must be a number, not "0.5"'),
+        ("scores", {"a.csv": None}, "scores.a.csv must be a number, not null"),
+        ("invalid", {}, "invalid must be a list, not {}"),
+        ("no_score", [7], "no_score[0] must be text, not 7"),
+        ("lines", 3, "lines must be an object, not 3"),
+        ("lines", {"public": {"test.csv": 1}}, "lines.public.test.csv must be text, not 1"),
     ],
 )
 def test_a_golden_file_with_invalid_values_is_reported(folder: Path, key: str, value: Any, message: str) -> None:
@@ -136,6 +136,6 @@ def test_a_golden_file_with_invalid_values_is_reported(folder: Path, key: str, v
     made = golden(folder)
     (folder / "golden.json").write_text(json.dumps({**made, key: value}))
     with pytest.raises(
-        CompetitionError, match=re.escape(f"golden.json: {message}; create it with `mlebench golden --f")
+        CompetitionError, match=re.escape(f"golden.json is not valid: {message}; create it with `mlebench golden --f")
     ):
         _ = Competition.load(folder).golden

@@ -222,7 +222,7 @@ def test_a_failing_check_explains_where_to_look_and_how_to_accept(project: pytes
             "*grade.py: READ_OPTIONS must be a dictionary",
         ),
         ("description.md", "", "*description.md is empty: agents read the task there"),
-        ("golden.json", "", "*golden.json: is not valid JSON: Expecting value: *; create it with `mlebench golden *"),
+        ("golden.json", "", "*golden.json is not valid: Expecting value: *; create it with `mlebench golden *"),
     ],
 )
 def test_a_broken_file_is_reported_with_its_line(project: pytest.Pytester, file: str, text: str, message: str) -> None:
