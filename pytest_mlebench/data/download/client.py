@@ -221,7 +221,7 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
         return _status_error(error.response)
     request = error.request
     host = (urlsplit(request.url or "").hostname if request is not None else None) or "Kaggle"
-    causes = list(_causes(error))
+    causes = _causes(error)
     if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes) and "CERTIFICATE" in str(error):
         return DataError(
             f"the TLS certificate of {host} is not trusted; if a proxy inspects the connection, let "
@@ -247,18 +247,13 @@ def _translated(error: requests.RequestException, policy: RetryPolicy) -> Except
     return DataError(f"the request to {host} failed: {type(error).__name__}")
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, as requests and urllib3 store them."""
-    seen: set[int] = set()
-    waiting: list[BaseException] = [error]
-    while waiting:
-        cause = waiting.pop()
-        if id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes, as requests and urllib3 store them."""
+    found = [error]
+    for cause in found:
         causes = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
-        waiting += [other for other in causes if isinstance(other, BaseException)]
+        found += [other for other in causes if isinstance(other, BaseException) and other not in found]
+    return found
 
 
 def _status_error(response: requests.Response) -> TransientError | RefusedError:
