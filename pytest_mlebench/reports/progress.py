@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,11 +107,8 @@ def shown(total: int) -> Iterator[Lines | Bars]:
     if not sys.stderr.isatty():
         yield Lines()
         return
-    bars = Bars(total)
-    try:
+    with closing(Bars(total)) as bars:
         yield bars
-    finally:
-        bars.close()
 
 
 class Lines:

@@ -219,10 +219,10 @@ def summarise(
     """
     names = labels(groups)
     return [
-        _summary(names[group.folder, agent], group, agent, split, category, ids, pad_missing)
+        _summary(names[group.folder, agent], group, agent, part, pad_missing)
         for group in groups
         for agent in group.agents
-        for split, category, ids in _parts(group, agent, by_category)
+        for part in _parts(group, agent, by_category)
     ]
 
 
@@ -269,8 +269,11 @@ def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
     return found
 
 
-def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
-    """Yield the split, category and competition ids of each summary."""
+_Part = tuple[str, str | None, tuple[str, ...]]
+"""The split, category and competition ids of a summary."""
+
+
+def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[_Part]:
     ids = sorted({key.competition_id for key in (*group.planned, *group.runs) if key.agent == agent})
     known, splits = splits_and_categories(group), dict[str, list[str]]()
     for id in ids:
@@ -292,15 +295,8 @@ def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str
             yield from ((split, category, tuple(found)) for category, found in sorted(categories.items()))
 
 
-def _summary(
-    label: str,
-    group: RunGroup,
-    agent: str,
-    split: str,
-    category: str | None,
-    ids: tuple[str, ...],
-    pad_missing: bool,
-) -> SplitSummary:
+def _summary(label: str, group: RunGroup, agent: str, part: _Part, pad_missing: bool) -> SplitSummary:
+    split, category, ids = part
     wanted = set(ids)
     known = group.planned | group.runs.keys()
     keys = sorted(key for key in known if key.agent == agent and key.competition_id in wanted)

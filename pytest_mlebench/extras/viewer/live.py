@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from pytest_mlebench.io.units import plain
 from pytest_mlebench.io.values import as_count, as_number, as_object, loads
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunInProgress
-from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RUN_LOG
+from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUN_LOG, RUNNING
 from pytest_mlebench.sandbox.redaction import TAIL_SUFFIX
 
 _INTERVAL = 1.0
@@ -151,22 +152,17 @@ def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192
 def group_state(group_dir: Path) -> str:
     """Return a digest that changes with what the page of a group shows. It is cheap to compute."""
     parts = []
-    try:
-        with os.scandir(group_dir) as entries:
-            for entry in entries:
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        record = changed_at(group_dir / entry.name / "run.json")
-                        parts.append(f"{entry.name}{record}")
-                        if not record:
-                            parts += [str(changed_at(group_dir / entry.name / name)) for name in (RUN_LOG, CALLS)]
-                            parts.append(str((group_dir / entry.name / "running.json").exists()))
-                    elif entry.name.endswith((MANIFEST, GRADING_REPORT)):
-                        parts.append(str(entry.stat(follow_symlinks=False).st_mtime_ns))
-                except OSError:
-                    continue
-    except OSError:
-        return ""
+    with suppress(OSError), os.scandir(group_dir) as entries:
+        for entry in entries:
+            path = group_dir / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                record = changed_at(path / RECORD)
+                parts.append(f"{entry.name}{record}")
+                if not record:
+                    parts += [str(changed_at(path / name)) for name in (RUN_LOG, CALLS)]
+                    parts.append(str((path / RUNNING).exists()))
+            elif entry.name.endswith((MANIFEST, GRADING_REPORT)):
+                parts.append(str(changed_at(path)))
     return hashlib.sha256("\n".join(sorted(parts)).encode("utf-8", "replace")).hexdigest()[:20]
 
 
@@ -174,7 +170,7 @@ def log_state(group_dir: Path, run: str) -> str:
     """Return the size of a run's log, and whether the run is in progress."""
     try:
         with opened(group_dir, run, RUN_LOG) as descriptor:
-            return f"{os.fstat(descriptor).st_size} {int(not (group_dir / run / 'run.json').exists())}"
+            return f"{os.fstat(descriptor).st_size} {int(not (group_dir / run / RECORD).exists())}"
     except NotReadable:
         return "0 0"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -96,6 +97,19 @@ TICKS = (0, 25, 50, 75, 90, 99)
 _AREAS = MEDALS[::-1]
 
 
+@dataclass(frozen=True)
+class _Marks:
+    """The marks of runs: one for each of ``agents``, with the number of each run in the table of runs."""
+
+    agents: Sequence[str]
+    numbers: Mapping[RunKey, int]
+
+    @property
+    def row_height(self) -> float:
+        """Height of a row, in which each agent has its own line."""
+        return 13 + _STEP * len(self.agents)
+
+
 def score_plot(
     records: Sequence[RunRecord],
     leaderboards: Mapping[str, Leaderboard],
@@ -109,8 +123,9 @@ def score_plot(
     """
     shown = [record for record in records if record.competition_id in leaderboards]
     unknown = {record.competition_id for record in records} - leaderboards.keys()
+    marks = _Marks(agents, numbers)
     panels = [
-        _panel(k, split, [record for record in shown if record.split == split], leaderboards, agents, numbers)
+        _panel(k, split, [record for record in shown if record.split == split], leaderboards, marks)
         for k, split in enumerate(sorted({record.split for record in shown}, key=split_rank))
     ]
     return Plot(
@@ -144,12 +159,7 @@ def _x(share: float) -> str:
 
 
 def _panel(
-    panel: int,
-    split: str,
-    records: Sequence[RunRecord],
-    leaderboards: Mapping[str, Leaderboard],
-    agents: Sequence[str],
-    numbers: Mapping[RunKey, int],
+    panel: int, split: str, records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard], marks: _Marks
 ) -> Panel:
     by_competition: dict[str, list[tuple[RunRecord, float | None]]] = {}
     for record in records:
@@ -159,19 +169,19 @@ def _panel(
     def typical(id: str) -> float:
         return median(-1.0 if share is None else share for _, share in by_competition[id])
 
-    height = _row_height(agents)
+    height = marks.row_height
     bottom = _TOP + height * len(by_competition)
     body = [svg.text(-_LEFT, 14, f"{split} · {pluralize(len(by_competition), 'competition')}", "h f-ink")]
     body.append(svg.text("100%", 27, "% of teams beaten", "s e f-muted"))
     body += [svg.text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in TICKS]
     rows = [
-        _row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers)
+        _row(_TOP + k * height, id, by_competition[id], leaderboards[id], marks)
         for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id)))
     ]
     body += [areas for areas, _ in rows]
     body += [svg.line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in TICKS if tick != 50]
     body.append(svg.line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
-    body += [marks for _, marks in rows]
+    body += [row for _, row in rows]
     scored = [share for runs in by_competition.values() for _, share in runs if share is not None]
     return Panel(
         name=f"scores-{panel}",
@@ -186,21 +196,16 @@ def _panel(
 
 
 def _row(
-    y: float,
-    id: str,
-    runs: Sequence[tuple[RunRecord, float | None]],
-    board: Leaderboard,
-    agents: Sequence[str],
-    numbers: Mapping[RunKey, int],
+    y: float, id: str, runs: Sequence[tuple[RunRecord, float | None]], board: Leaderboard, marks: _Marks
 ) -> tuple[str, str]:
-    """Return the medal areas, which are drawn below the grid, and the marks, drawn above it."""
-    height = _row_height(agents)
+    """Return the medal areas, which are drawn below the grid, and the row itself, drawn above it."""
+    height, agents = marks.row_height, marks.agents
     base = y + height / 2 + 4
-    marks = [svg.named(id, svg.text(-_LEFT, base, svg.fitting(id, _LEFT - 26)))]
-    marks.append(svg.line(0, y + height - 0.5, "100%", y + height - 0.5))
+    body = [svg.named(id, svg.text(-_LEFT, base, svg.fitting(id, _LEFT - 26)))]
+    body.append(svg.line(0, y + height - 0.5, "100%", y + height - 0.5))
     without = sum(share is None for _, share in runs)
     if without:
-        marks.append(svg.text(-6, base, f"{without}×", "s e f-failure"))
+        body.append(svg.text(-6, base, f"{without}×", "s e f-failure"))
     for record, share in runs:
         if share is None:
             continue
@@ -208,13 +213,8 @@ def _row(
         middle = y + height / 2 + (number - (len(agents) - 1) / 2) * _STEP
         label = f"{record.agent}, seed {record.seed}: {record.score:.5f} beats {share:.1f} % ({record.outcome.label})"
         mark = svg.marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)
-        marks.append(svg.named(label, mark, run=numbers[record.key]))
-    return medal_areas(board, y + 1, height - 2), "".join(marks)
-
-
-def _row_height(agents: Sequence[str]) -> float:
-    """Row height: each agent has its own line within the row."""
-    return 13 + _STEP * len(agents)
+        body.append(svg.named(label, mark, run=marks.numbers[record.key]))
+    return medal_areas(board, y + 1, height - 2), "".join(body)
 
 
 def _legend() -> Panel:
@@ -242,9 +242,9 @@ _NAME = 76
 def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str], *, agents: Sequence[str]) -> Plot:
     """Plot a panel for each split, best competitions first. ``planned`` maps planned runs to their splits."""
     splits = {record.key: record.split for record in records} | dict(planned)
-    numbers = run_numbers(records)
+    marks = _Marks(agents, run_numbers(records))
     panels = [
-        _map_panel(k, split, {key for key in splits if splits[key] == split}, records, agents, numbers)
+        _map_panel(k, split, {key for key in splits if splits[key] == split}, records, marks)
         for k, split in enumerate(sorted(set(splits.values()), key=split_rank))
     ]
     return Plot(
@@ -260,14 +260,8 @@ def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str], *, age
     )
 
 
-def _map_panel(
-    number: int,
-    split: str,
-    keys: Set[RunKey],
-    records: Sequence[RunRecord],
-    agents: Sequence[str],
-    numbers: Mapping[RunKey, int],
-) -> Panel:
+def _map_panel(number: int, split: str, keys: Set[RunKey], records: Sequence[RunRecord], marks: _Marks) -> Panel:
+    agents = marks.agents
     runs = {record.key: record for record in records if record.split == split}
     finished = list(runs.values())
     competitions = sorted({key.competition_id for key in keys}, key=lambda id: (_mean_rank(id, finished), id))
@@ -293,7 +287,7 @@ def _map_panel(
                 key = RunKey(agent, id, seed)
                 if key in keys:
                     x = starts[agent] + k * widths[agent]
-                    body.append(_cell(x, y, widths[agent], numbers.get(key), runs.get(key)))
+                    body.append(_cell(x, y, widths[agent], marks.numbers.get(key), runs.get(key)))
     medals = sum(record.report.any_medal for record in finished)
     width = max(starts[agent] + widths[agent] * len(seeds) for agent, seeds in columns.items())
     return Panel(

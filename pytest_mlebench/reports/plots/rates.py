@@ -155,6 +155,10 @@ _LINE = 14
 """Minimum vertical distance between two labels."""
 
 
+Units = tuple[tuple[str, float], ...]
+"""Units with their sizes in seconds or dollars, in descending order."""
+
+
 @dataclass(frozen=True)
 class _Axis:
     """An axis from 0 to ``end``, in seconds or dollars. Ticks are ``distance`` apart, in ``unit``."""
@@ -165,7 +169,7 @@ class _Axis:
     end: float
 
     @classmethod
-    def to(cls, largest: float, units: Sequence[tuple[str, float]]) -> _Axis:
+    def to(cls, largest: float, units: Units) -> _Axis:
         largest = largest if largest < _INFINITE else _INFINITE  # also if it is not a number
         unit, size = next((unit for unit in units if largest >= 2 * unit[1]), units[-1])
         distance = tick_distance(largest / size)
@@ -204,12 +208,7 @@ def over_time_plot(
 
 
 def _panel(
-    name: str,
-    title: str,
-    timelines: Sequence[Timeline],
-    agents: Sequence[str],
-    largest: float,
-    units: tuple[tuple[str, float], ...],
+    name: str, title: str, timelines: Sequence[Timeline], agents: Sequence[str], largest: float, units: Units
 ) -> Panel:
     axis = _Axis.to(largest, units)
     bottom = _TOP + _PLOT
@@ -274,10 +273,10 @@ DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
 
 @dataclass(frozen=True)
 class _Quantity:
-    """Time or cost: the amount that a run spent, units in descending order, and words for it."""
+    """Time or cost: the amount that a run spent, its units, and words for it."""
 
     amount: Callable[[RunRecord], float]
-    units: tuple[tuple[str, float], ...]
+    units: Units
     name: str
     of_agents: str
 
