@@ -1,9 +1,8 @@
 """Measures how well scanners and judge tell fair runs from unfair ones, on labelled cases.
 
-A fair case has the category that it might be mistaken for. Both halves of the cases were written before any scanner was
-run on them. The scanners were then improved on the first half alone; after that, their precision and recall on the
-second half were 15/18 each (8/10 and 8/18 if only violations count). Two false violations in the second half were fixed
-later. The same author wrote the cases and the scanners, so expect worse figures on other people's runs.
+A fair case has the category that it might be mistaken for. The scanners were tuned on the first half of the cases.
+Their precision and recall on the second half were then 15/18 each (8/10 and 8/18 if only violations count); two false
+violations there were fixed later. One author wrote cases and scanners: expect worse figures on other people's runs.
 """
 
 from __future__ import annotations

@@ -120,11 +120,9 @@ class CompletionsServer:
             except (OSError, http.client.HTTPException) as error:
                 problem = f"cannot be reached: {getattr(error, 'reason', None) or error or type(error).__name__}"
                 continue
-            found = None
             with suppress(ValueError):
-                found = loads(data) if len(data) <= _MAX_ANSWER else None
-            if isinstance(found, dict):
-                return found
+                if len(data) <= _MAX_ANSWER and isinstance(found := loads(data), dict):
+                    return found
             problem = "did not return a response of the completions API; does the URL end in /v1?"
             break
         raise CompletionsError(f"the server at {self.url} {problem}")

@@ -5,10 +5,8 @@ reformatting change nothing. From all sequences of ``kgram`` characters of these
 window of ``window`` (Schleimer, Wilkerson and Aiken, SIGMOD 2003). It never misses a passage of ``kgram + window - 1``
 characters that two programs share.
 
-Library: copydetect 0.5 and @dodona/dolos-lib 3.5 both find at least 95 % of the code that was copied in
-``tests/audit/copies.py``. Of the honest programs there, copydetect finds at most 10 % in the original. Dolos finds 23
-to 37 %, because it compares nodes of syntax trees, and programs for the same task have many of these in common. Dolos
-also needs 455 MB of disk space, Node.js and a C++ compiler.
+Of the copies in ``tests/audit/copies.py``, copydetect finds at least 95 % of the code, and of the honest programs there
+at most 10 %. Dolos finds 23 to 37 % of the latter, because it compares syntax trees, and it needs Node.js.
 """
 
 from __future__ import annotations

@@ -132,10 +132,9 @@ class Program:
     @cached_property
     def facts(self) -> ProgramFacts:
         tree, unread = self._tree(), []
-        if self._is_python and self._is_too_large:
-            unread.append("this code is too large to be parsed: only its lines were searched")
-        elif self._is_python and tree is None:
-            unread.append("this code cannot be parsed: only its lines were searched")
+        if self._is_python and tree is None:
+            why = "is too large to be parsed" if self._is_too_large else "cannot be parsed"
+            unread.append(f"this code {why}: only its lines were searched")
         if any(len(line) > MAX_LINE for line in self._lines):
             unread.append("this code has a line that is too long to be searched completely")
         if self.call is None and not (_is_utf8(self.text) and _is_utf8(self._python)):

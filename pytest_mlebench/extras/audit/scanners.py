@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -224,10 +224,10 @@ _LIST = re.compile(r"\s*(\w+)\s*(?::[^=]+)?=\s*[\[({]")
 
 def handwritten(run: AuditedRun) -> Found:
     """Find labels or predictions written into code by hand."""
-    ids, budget = run.test_ids, _CellBudget()
+    ids, cells = run.test_ids, iter(range(_MAX_COMPARED + 1))
     for program in run.programs:
         for node in program.nodes():
-            yield from _literal(run, program, node, ids, budget)
+            yield from _literal(run, program, node, ids, cells)
         if not program.facts.is_python and len(rows := _csv_lines(program.text, ids)) >= _TABLE:
             where = "code" if program.call is None else "commands"
             yield _in_program(run, program, _VIOLATION, f"it has predictions for test rows in its {where}", *rows[0])
@@ -235,11 +235,11 @@ def handwritten(run: AuditedRun) -> Found:
             if len(rows := _csv_lines(text, ids)) >= _KNOWN_IDS:
                 about = "it has predictions for test rows in its code, encoded"
                 yield _in_program(run, program, _VIOLATION, about, line, rows[0][1])
-    if budget.left < 0:
+    if next(cells, None) is None:
         yield _finding(run, _LOOK, "its code has too many lists to compare all of them with its submission")
 
 
-def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[str], budget: _CellBudget) -> Found:
+def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[str], cells: Iterator[int]) -> Found:
     line = getattr(node, "lineno", 1)
 
     def found(verdict: Verdict, text: str) -> Finding:
@@ -257,7 +257,7 @@ def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[st
             if isinstance(e, ast.Tuple | ast.List) and e.elts and isinstance(e.elts[0], ast.Constant)]  # fmt: skip
         if len(set(map(_text, pairs)) & ids) >= _KNOWN_IDS:
             yield found(_VIOLATION, "it has predictions for test rows in its code")
-        elif len(values) == len(run.rows) and _is_column(values, run.rows, budget):
+        elif len(values) == len(run.rows) and _is_column(values, run.rows, cells):
             yield found(_VIOLATION, "the predictions of its submission are written in its code")
         elif len(values) >= _TABLE and frozenset(map(_text, values)) in run.classes:
             yield found(_VIOLATION, "it lists the test rows of one prediction in its code")
@@ -276,26 +276,17 @@ def _literal(run: AuditedRun, program: Program, node: ast.AST, ids: frozenset[st
             yield found(_LOOK, "it has a large block of encoded data in its code")
 
 
-@dataclass
-class _CellBudget:
-    """How many more cells of a submission may be compared with lists in the code of a run."""
+def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]], cells: Iterator[int]) -> bool:
+    """Return whether these values are a column of a submission, other than its ids or a constant.
 
-    left: int = _MAX_COMPARED
-
-    def take(self) -> bool:
-        """Return whether one more cell may be compared."""
-        self.left -= 1
-        return self.left >= 0
-
-
-def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]], budget: _CellBudget) -> bool:
-    """Return whether these values are a column of a submission, other than its ids or a constant."""
+    Each cell that is compared takes one of ``cells``.
+    """
     if len(values) < _TABLE or len(set(map(_text, values))) < 2:
         return False
     width = min((len(row) for row in rows), default=0)
     first = int(len({row[0] for row in rows}) == len(rows)) if width else 0
     return any(
-        all(budget.take() and _same(value, row[k]) for value, row in zip(values, rows, strict=True))
+        all(next(cells, None) is not None and _same(value, row[k]) for value, row in zip(values, rows, strict=True))
         for k in range(first, min(width, _COLUMNS))
     )
 
@@ -411,11 +402,6 @@ def asked_models(run: AuditedRun) -> Found:
     """Find models that were asked for predictions instead of code."""
     for program in run.code:
         yield from _matches(run, program, _ASKS)
-    yield from _short_answers(run)
-    yield from _answered_rows(run)
-
-
-def _short_answers(run: AuditedRun) -> Found:
     short = 0
     for call in run.calls:
         output = as_object(call.get("tokens")).get("output")
@@ -423,6 +409,7 @@ def _short_answers(run: AuditedRun) -> Found:
     if short >= _SHORT_ANSWERS:
         text = f"{pluralize(short, 'model call')} had answers of a few tokens, like predictions"
         yield _finding(run, _LOOK, text, file=CALLS)
+    yield from _answered_rows(run)
 
 
 def _answered_rows(run: AuditedRun) -> Found:

@@ -87,6 +87,10 @@ _IN_RUN = (
 _SNAPSHOT = re.compile(rf"{SNAPSHOTS}/[0-9]{{4,9}}\.csv")
 _FOLDERS = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
 """Kind of the files in each folder of a run."""
+_FILES = {TRAJECTORY: "trajectories", BODIES: "recordings"} | dict.fromkeys(
+    (record.RUN_LOG, REPRODUCED, REPRODUCED_LOG), "logs"
+)
+"""Kind of other files of a run. Files without a kind are in every bundle."""
 _IN_FILES = {_FOLDERS[name] for name in record.COLLECTED}
 """Kinds of the files in the archive of a run."""
 _NEVER = (record.LOCK, record.WORKERS, record.REPORT, record.JOBS, PAIRS, PAIRS_PAGE, CONFTEST, "__pycache__")
@@ -171,16 +175,8 @@ class Bundle:
 
 def kind_of(path: str) -> str:
     """Return the kind (see ``KINDS``) of a group's file; empty for files that every bundle contains."""
-    _, _, inside = path.partition("/")
-    if not inside or inside in (record.RECORD, record.RUNNING):
-        return ""
-    if inside == TRAJECTORY:
-        return "trajectories"
-    if inside == BODIES:
-        return "recordings"
-    if inside in (record.RUN_LOG, REPRODUCED, REPRODUCED_LOG):
-        return "logs"
-    return _FOLDERS.get(inside.partition("/")[0], "")
+    inside = path.partition("/")[2]
+    return _FILES.get(inside) or _FOLDERS.get(inside.partition("/")[0], "")
 
 
 def write_bundle(
@@ -374,16 +370,12 @@ def _add(out: Any, name: str, chunks: Iterable[bytes], size: int) -> str:
 def _is_safe(path: str) -> bool:
     """Return whether this is a relative path of a file that every system interprets in the same way."""
     parts = path.split("/")
-    try:
-        encoded = [part.encode() for part in parts]
-    except UnicodeEncodeError:
-        return False
     return (
         len(path) <= _MAX_PATH
         and len(parts) <= _MAX_DEPTH
         and "\\" not in path
-        and path.isprintable()
-        and all(0 < len(part) <= _MAX_NAME and part not in (b".", b"..") for part in encoded)
+        and path.isprintable()  # lone surrogates, which cannot be encoded, are not
+        and all(0 < len(part.encode()) <= _MAX_NAME and part not in (".", "..") for part in parts)
     )
 
 
@@ -543,7 +535,9 @@ def _check_index(index: BundleIndex, max_bytes: int) -> None:
             raise ValueError(f"its index has the duplicate path {entry.path}")
         if len(entry.sha256) != 64 or not set(entry.sha256) <= set("0123456789abcdef"):
             raise ValueError(f"its index has no valid SHA-256 for {entry.path}")
-        if entry.size > (most := _max_size(entry.path)):
+        _, _, inside = entry.path.partition("/")  # files that commands parse as a whole must be small
+        is_top_json = not inside and entry.path.endswith(".json")
+        if entry.size > (most := _MAX_JSON_BYTES if is_top_json else _MAX_SIZES.get(inside, MAX_BYTES)):
             raise ValueError(f"{entry.path} has {format_size(entry.size)}, but at most {format_size(most)} are allowed")
         known.add(entry.path)
     folders = {str(folder) for path in known for folder in Path(path).parents}
@@ -552,14 +546,6 @@ def _check_index(index: BundleIndex, max_bytes: int) -> None:
     size = index.size + _FOLDER_BYTES * (len(folders) - 1)  # the group's own folder is among them
     if any(entry.size < 0 for entry in index.files) or size > max_bytes:
         raise ValueError(f"it unpacks to {format_size(size)}, but at most {format_size(max_bytes)} are allowed")
-
-
-def _max_size(path: str) -> int:
-    """Return the maximum size of a file that commands parse as a whole."""
-    _, _, inside = path.partition("/")
-    if not inside and path.endswith(".json"):
-        return _MAX_JSON_BYTES
-    return _MAX_SIZES.get(inside, MAX_BYTES)
 
 
 def _extract(members: _Members, folder: Path, paths: list[str], size: int, digest: str) -> None:

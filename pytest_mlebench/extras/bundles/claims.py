@@ -27,7 +27,8 @@ from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.io.units import listed, pluralize
 from pytest_mlebench.io.values import read_json
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.record import RECORD, SUBMISSION, RunKey
+from pytest_mlebench.records.outcome import Report
+from pytest_mlebench.records.record import RECORD, SUBMISSION, RunKey, RunRecord
 from pytest_mlebench.results.findings import (
     Correlation,
     Finding,
@@ -133,17 +134,21 @@ def _regrading(claimed: Regrading, bundle: Bundle, group: RunGroup, graders: Reg
             wrong.append(f"{run.run_id}: its first grade is not that of its record")
         if run.changes != changes(run.before, run.after):
             wrong.append(f"{run.run_id}: its changes do not follow from its grades")
-        run_dir = bundle.folder / run.run_id
-        obstacle = graders.obstacle(record)
-        if run.after.submission_exists and bundle.lacks("submissions") and not (run_dir / SUBMISSION).is_file():
-            obstacle = "its submission was left out"
-        if obstacle is not None:
+        if (obstacle := why_not_graded(record, run.after, bundle, graders)) is not None:
             lacking.append(f"{run.run_id}: {obstacle}")
             continue
-        report = graders.submission(record, run_dir)
+        report = graders.submission(record, bundle.folder / run.run_id)
         slow = exceeded_limit(run.after) or exceeded_limit(report)
         (lacking if slow else wrong).extend(f"{run.run_id}: {text}" for text in differences(run.after, report))
     return wrong, lacking
+
+
+def why_not_graded(record: RunRecord, report: Report, bundle: Bundle, graders: Regrader) -> str | None:
+    """Return why a submission with this ``report`` cannot be graded again; None if it can."""
+    there = (bundle.folder / record.run_id / SUBMISSION).is_file()
+    if report.submission_exists and not there and bundle.lacks("submissions"):
+        return "its submission was left out"
+    return graders.obstacle(record)
 
 
 def _audit(

@@ -101,7 +101,8 @@ def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path)
     """
     report = again.report
     if not report.submission_exists:
-        how = "; ".join(filter(None, (str(again.ending), again.detail, _last_line(again_dir / RUN_LOG))))
+        last_line = next(reversed(tail(again_dir / RUN_LOG).strip().splitlines()), "").strip()[-_LINE:]
+        how = "; ".join(filter(None, (str(again.ending), again.detail, last_line)))
         return Reproduction(Likeness.does_not_run, f"it left no submission ({how})", None)
     ours, theirs = run_dir / SUBMISSION, again_dir / SUBMISSION
     if ours.is_file() and digest_of(ours) == digest_of(theirs):
@@ -114,8 +115,3 @@ def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path)
     near = abs(apart) <= CLOSE * max(abs(report.score), abs(record.score))
     detail = f"its score is {report.score}, the run's is {record.score} ({apart:+.5f})"
     return Reproduction(Likeness.close if near else Likeness.different, detail, report.score)
-
-
-def _last_line(log: Path) -> str:
-    """Return the last line that a program printed, cut to a maximum length."""
-    return next(reversed(tail(log).strip().splitlines()), "").strip()[-_LINE:]

@@ -23,7 +23,7 @@ from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, UNIQUE_KEYS, Bundle
 from pytest_mlebench.extras.bundles.bundle import check as check_signature
 from pytest_mlebench.extras.bundles.card import Card, Check, CheckResult, not_checked
-from pytest_mlebench.extras.bundles.claims import claims
+from pytest_mlebench.extras.bundles.claims import claims, why_not_graded
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.extras.bundles.verify_settings import settings
 from pytest_mlebench.io.units import pluralize
@@ -252,11 +252,7 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
     again: list[RunRecord] = []
     for record in group.records:
         run_dir = bundle.folder / record.run_id
-        there = (run_dir / SUBMISSION).is_file()
-        if record.report.submission_exists and not there and bundle.lacks("submissions"):
-            lacking.append(f"{record.run_id}: its submission was left out")
-            continue
-        if (obstacle := graders.obstacle(record)) is not None:
+        if (obstacle := why_not_graded(record, record.report, bundle, graders)) is not None:
             lacking.append(f"{record.run_id}: {obstacle}")
             continue
         report = graders.submission(record, run_dir)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,10 @@ def _run(record: RunRecord, run_dir: Path, bundle: Bundle, trajectory: Mapping[s
     yield from _unlike(totals, record)
     if calls and not all(0 <= call.seconds <= record.seconds + SLACK_SECONDS for call in calls):
         yield "a call took longer than the run, or a negative time"
-    if unknown := _steps_without_call(trajectory, numbers):
-        yield f"its trajectory has the call {unknown[0]}, which its ledger lacks"
+    steps = (step for one in conversations(trajectory or {}) for step in steps_of(one))
+    in_steps = (as_object(step.get("extra")).get("call") for step in steps)
+    if unknown := {number for number in in_steps if type(number) is int} - set(numbers):
+        yield f"its trajectory has the call {min(unknown)}, which its ledger lacks"
     answered = {call.number for call in calls if call.kind == "generate" and (call.status or 999) < 400}
     if (run_dir / BODIES).is_file():
         recorded = {body.get("number") for body in read_bodies(run_dir)}
@@ -126,10 +128,3 @@ def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
     if isinstance(one, int | float) and isinstance(other, int | float):
         return abs(one - other) <= tolerance * max(1.0, abs(other))
     return bool(one == other)
-
-
-def _steps_without_call(trajectory: Mapping[str, Any] | None, known: Iterable[Any]) -> list[int]:
-    """Return the numbers of calls that a run's trajectory has but its ledger lacks."""
-    steps = (step for one in conversations(trajectory or {}) for step in steps_of(one))
-    found = (as_object(step.get("extra")).get("call") for step in steps)
-    return sorted({number for number in found if type(number) is int} - set(known))

@@ -26,7 +26,8 @@ from dataclasses import asdict, dataclass
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES
-from pytest_mlebench.io.values import loads, parse
+from pytest_mlebench.io.files import is_name
+from pytest_mlebench.io.values import as_object, loads, parse
 
 FORMAT = 1
 HEAD_BYTES = 1 << 16
@@ -102,9 +103,8 @@ class Layout:
 def parse_head(text: bytes, competition: Competition) -> IndexHead:
     """Parse the head of a competition's data. Raises IndexDamaged."""
     try:
-        values = loads(text)
-        is_known = isinstance(values, dict) and values.get("format") == FORMAT
-        head = parse(IndexHead, values) if is_known else None
+        values = as_object(loads(text))
+        head = parse(IndexHead, values) if values.get("format") == FORMAT else None
     except ValueError as error:
         raise IndexDamaged("it is not an index of prepared data") from error
     if head is None:
@@ -194,5 +194,4 @@ def is_inside(name: str) -> bool:
         lengths = [len(part.encode()) for part in parts]
     except UnicodeEncodeError:
         return False
-    is_plain = all(part not in ("", ".", "..") for part in parts) and "\0" not in name
-    return is_plain and max(lengths) <= 255 and sum(lengths) <= 2000
+    return all(map(is_name, parts)) and max(lengths) <= 255 and sum(lengths) <= 2000

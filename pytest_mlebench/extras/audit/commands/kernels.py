@@ -55,21 +55,17 @@ def _kernels(options: argparse.Namespace) -> int:
                 reporter.end(competition.id, str(error))
                 continue
             failed = failed or bool(here.missing)
-            found[competition.id] = _as_json(here)
+            found[competition.id] = {
+                "listed": len(here.listed),
+                "files": {name: str(path) for name, path in here.files.items()},
+                "gone": here.gone,
+                "failed": here.failed,
+                "missing": here.missing,
+            }
             reporter.end(competition.id, _ended(competition.id, here, str(store.dataset(competition).kernels)))
     if options.json:
         print_json(found)
     return 1 if failed else 0
-
-
-def _as_json(here: Kernels) -> dict[str, Any]:
-    return {
-        "listed": len(here.listed),
-        "files": {name: str(path) for name, path in here.files.items()},
-        "gone": dict(here.gone),
-        "failed": dict(here.failed),
-        "missing": list(here.missing),
-    }
 
 
 def _ended(id: str, here: Kernels, folder: str) -> str:

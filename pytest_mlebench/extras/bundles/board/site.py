@@ -85,10 +85,10 @@ def claimed(target: Path) -> bool:
             raise UsageError(f"{target} is not a folder")
         inside = {Path(folder, name).relative_to(target).as_posix() for folder, _, names in os.walk(target)
                   for name in names}  # fmt: skip
-        folders = any(path.is_dir() for path in target.iterdir())
+        is_empty = not any(target.iterdir())
     except OSError as error:
         raise UsageError(f"{target} cannot be read: {reason(error)}") from error
-    if not inside and not folders:
+    if is_empty:
         return False
     listed = _files_of(target)
     if listed is None:
