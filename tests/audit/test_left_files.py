@@ -10,7 +10,8 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import OTHER_FILES, Bundle, is_known, read_bundle, write_bundle
-from pytest_mlebench.extras.interop.mle_bench import export_mle_bench
+from pytest_mlebench.extras.interop import mle_bench
+from pytest_mlebench.extras.interop.contract import Request
 from pytest_mlebench.results import read_group
 from pytest_mlebench.runs.guard import protect
 from tests.groups import record_with, save_group
@@ -93,7 +94,8 @@ def test_an_agents_file_named_like_an_archive_is_an_ordinary_file(content: bytes
 
 
 def test_an_export_has_unpacked_folders_and_a_guard(run_dir: Path, tmp_path: Path) -> None:
-    (folder,) = export_mle_bench(read_group(run_dir.parent), tmp_path / "out")
+    request = Request(to="mle-bench", output=tmp_path / "out")
+    (folder,) = map(Path, mle_bench.export(read_group(run_dir.parent), request))
     assert (folder / run_dir.name / "code/a.py").read_text() == "print(1)"
     assert (folder / run_dir.name / "logs/a.log").read_text() == "one"
     assert (folder / "conftest.py").read_bytes() == (run_dir.parent / "conftest.py").read_bytes()

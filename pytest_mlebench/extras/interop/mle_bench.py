@@ -29,19 +29,12 @@ EXPERIMENTS = "run_group_experiments.csv"
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
-    """Write the ``runs/`` folder, and warn about runs that MLE-bench counts differently."""
-    yield from map(str, export_mle_bench(group, request.folder(group)))
-    for reason in count_differences(group):
-        logger.warning("warning: %s", reason)
+    """Write a run group for each agent and seed, with its grading report, and ``run_group_experiments.csv``, in which
+    the agent is the experiment. Warn about runs that MLE-bench counts differently.
 
-
-def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
-    """Write a ``runs/`` folder in MLE-bench's format: a run group for each agent and seed, with its grading report, and
-    ``run_group_experiments.csv``, in which the agent is the experiment. Returns the run groups' folders.
-
-    In MLE-bench, a run group has one attempt at each competition. Raises UsageError and OSError.
+    In MLE-bench, a run group has one attempt at each competition.
     """
-    folders, rows = [], []
+    target, rows = request.folder(group), []
     for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
         records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
         started = min(record.started_at for record in records)
@@ -61,8 +54,8 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
         _clean(folder)
         report = folder / "grading_report.json"
         report.rename(folder / f"{stamp(max(record.ended_at for record in records))}_grading_report.json")
-        folders.append(folder)
         rows.append((file_name(agent), folder.name))
+        yield str(folder)
     path, known = target / EXPERIMENTS, list[tuple[str, str]]()
     with suppress(FileNotFoundError), path.open(newline="", encoding="utf-8") as file:
         known = [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
@@ -70,7 +63,8 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
         writer = csv.writer(file)
         writer.writerow(("experiment_id", "run_group"))
         writer.writerows(dict.fromkeys([*known, *rows]))
-    return folders
+    for reason in count_differences(group):
+        logger.warning("warning: %s", reason)
 
 
 def count_differences(group: RunGroup) -> Iterator[str]:
