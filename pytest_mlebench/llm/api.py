@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.values import as_object, loads
+from pytest_mlebench.io.values import MAX_DEPTH, as_object, loads
 from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Fields, Problem, Refusal, Rule, Wrong
 
 Body = dict[str, Any]
@@ -388,11 +388,8 @@ def merge_messages(messages: Iterable[Message]) -> list[Message]:
 
 def called(id: Any, name: Any, arguments: Any) -> ToolCall:
     if isinstance(arguments, str):
-        try:
-            parsed = loads(arguments)
-        except ValueError:
-            parsed = None
-        arguments = parsed if isinstance(parsed, dict) else {"input": arguments}
+        parsed = parse_object(arguments)
+        arguments = {"input": arguments} if parsed is None else parsed
     return ToolCall(id=as_string(id), name=as_string(name), arguments=as_object(arguments))
 
 
@@ -449,7 +446,7 @@ class Event:
 
     @cached_property
     def value(self) -> dict[str, Any] | None:
-        return _object(self.data) if self.data and self.data[0] == "{" else None
+        return parse_object(self.data) if self.data and self.data[0] == "{" else None
 
 
 class ServerSentEvents:
@@ -473,9 +470,10 @@ class ServerSentEvents:
             raise StreamTooLarge
 
 
-def _object(content: str | bytes) -> dict[str, Any] | None:
+def parse_object(content: str | bytes, *, depth: int = MAX_DEPTH) -> dict[str, Any] | None:
+    """Parse a JSON object. Returns None for anything else, and if it is nested deeper than ``depth``."""
     try:
-        value = loads(content)
+        value = loads(content, depth=depth)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -490,7 +488,7 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
             _, position = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
-        if (value := _object(text[start:position])) is not None:  # not nested too deeply
+        if (value := parse_object(text[start:position])) is not None:  # not nested too deeply
             values.append(value)
     return values
 
@@ -521,4 +519,4 @@ def json_object(content: bytes) -> dict[str, Any] | None:
     """Parse an answer that is a JSON object. Returns None for anything else, and if it has too many elements."""
     if content.count(b"{") + content.count(b"[") > MAX_ELEMENTS or content.count(b",") > MAX_ANSWERED_NUMBERS:
         return None
-    return _object(content)
+    return parse_object(content)

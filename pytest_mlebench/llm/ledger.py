@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_mlebench.errors import reason
 from pytest_mlebench.io.files import open_regular
-from pytest_mlebench.io.values import MAX_DEPTH, as_number, loads, parse
+from pytest_mlebench.io.values import MAX_DEPTH, as_number, parse
+from pytest_mlebench.llm.api import parse_object
 from pytest_mlebench.llm.prices import MAX_AMOUNT, Tokens
 from pytest_mlebench.llm.requests import MAX_ELEMENTS, Refusal
 
@@ -45,6 +46,8 @@ _MAX_REFUSALS, _MAX_REFUSAL_LENGTH = 20, 300
 _MAX_LINES = 1_000_000
 _MAX_BRACKETS = 4 * MAX_ELEMENTS
 """Maximum number of objects and lists in a call's bodies. Parsed, each can take a hundred bytes of memory."""
+_MAX_DEPTH = MAX_DEPTH + 10
+"""Maximum nesting of a line: the deepest body, and the levels around it."""
 _DUMPS = json.JSONEncoder(ensure_ascii=False).encode
 _WINDOW_LOG = 22
 """4 MiB: large enough to find the conversation, which agents repeat in each call, in the previous call."""
@@ -323,7 +326,8 @@ def read_calls(run_dir: Path, *, only_valid: bool = True) -> list[dict[str, Any]
     try:
         with open_regular(run_dir / CALLS, follow_links=False) as file:
             lines = _lines(file.read, MAX_CALLS_BYTES + MAX_BODY_BYTES)
-            found = [value for line in islice(lines, _MAX_LINES) if isinstance(value := _json(line), dict)]
+            parsed = (parse_object(line, depth=_MAX_DEPTH) for line in islice(lines, _MAX_LINES))
+            found = [value for value in parsed if value is not None]
     except (OSError, ValueError):
         return []
     return [line for line in found if not only_valid or _is_call(line)]
@@ -364,9 +368,10 @@ def read_sized_bodies(run_dir: Path) -> Iterator[tuple[dict[str, Any], int]]:
         options: dict[int, int] = {DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
         reader = stack.enter_context(ZstdFile(file, options=options))
         for line in islice(_lines(read, MAX_UNPACKED_BYTES + MAX_BODY_BYTES), _MAX_LINES):
-            value = None if line.count(b"{") + line.count(b"[") > _MAX_BRACKETS else _json(line)
-            if isinstance(value, dict) and type(value.get("number")) is int:
-                yield value, len(line)
+            if line.count(b"{") + line.count(b"[") <= _MAX_BRACKETS:
+                value = parse_object(line, depth=_MAX_DEPTH)
+                if value is not None and type(value.get("number")) is int:
+                    yield value, len(line)
 
 
 def _lines(read: Callable[[int], bytes], max_bytes: int) -> Iterator[bytes]:
@@ -382,13 +387,6 @@ def _lines(read: Callable[[int], bytes], max_bytes: int) -> Iterator[bytes]:
         size += len(rest)
         parts = [*parts, rest] if size < MAX_BODY_BYTES else []
     yield b"".join(parts)
-
-
-def _json(line: bytes) -> Any:
-    try:
-        return loads(line, depth=MAX_DEPTH + 10)  # the deepest body, and the levels around it
-    except ValueError:
-        return None
 
 
 VOLATILE = frozenset(
