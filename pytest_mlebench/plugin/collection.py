@@ -22,7 +22,6 @@ from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.checks import REAL_CHECKS, SYNTHETIC_CHECKS
-from pytest_mlebench.plugin.fixtures import or_fail
 from pytest_mlebench.plugin.session import (
     FIXTURES,
     FIXTURES_MODULE,
@@ -31,6 +30,7 @@ from pytest_mlebench.plugin.session import (
     chooses,
     given_options,
     offered,
+    or_fail,
     session_of,
     usage_errors,
 )

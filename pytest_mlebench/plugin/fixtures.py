@@ -37,14 +37,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
 import pytest_mlebench
-from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io import files
-from pytest_mlebench.plugin.session import FIXTURES, is_worker, session_of
+from pytest_mlebench.plugin.session import FIXTURES, is_worker, or_fail, session_of
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
@@ -60,19 +59,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.sandbox import Sandbox
 
 __all__ = FIXTURES
-Result = TypeVar("Result")
 GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
-
-
-def or_fail(function: Callable[[], Result]) -> Result:
-    """Call the function; an MLEBenchError fails the test with its message, without a traceback."""
-    from pytest_mlebench.io.units import plain
-
-    try:
-        return function()
-    except MLEBenchError as error:
-        message = plain(str(error))  # may quote an agent
-    pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
 
 
 def _bench(request: pytest.FixtureRequest) -> Bench:

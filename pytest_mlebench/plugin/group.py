@@ -135,9 +135,8 @@ def start(config: pytest.Config) -> None:
     """Determine the run group, the agents and what to collect; raises pytest.UsageError."""
     with state.usage_errors():
         _start_runs(config, state.session_of(config).settings)
-    state.check_options(config)
-    if state.writes_group(config) and state.settings_of(config).cluster is not None:
-        with state.usage_errors():
+        state.check_options(config)
+        if state.writes_group(config) and state.settings_of(config).cluster is not None:
             state.engines().check(config)
     collection.start(config)
     register(config)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pytest
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.group import GroupReader
     from pytest_mlebench.records.manifest import PlannedRun
     from pytest_mlebench.records.record import RunKey, RunRecord
+
+Result = TypeVar("Result")
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
@@ -245,6 +247,17 @@ def usage_errors() -> Iterator[None]:
         if error.filename is None:
             raise
         raise pytest.UsageError(unusable(error)) from error
+
+
+def or_fail(function: Callable[[], Result]) -> Result:
+    """Call the function; an MLEBenchError fails the test with its message, without a traceback."""
+    from pytest_mlebench.io.units import plain
+
+    try:
+        return function()
+    except MLEBenchError as error:
+        message = plain(str(error))  # may quote an agent
+    pytest.fail(message, pytrace=False)  # outside the handler: within it, pytest would show both exceptions
 
 
 def writes_group(config: pytest.Config) -> bool:
