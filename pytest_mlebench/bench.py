@@ -13,7 +13,7 @@ import os
 import secrets
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -477,7 +477,7 @@ class Bench:
         chosen = self._chosen((item for item in named if item is not None), split)
         numbers = _seeds(self.settings.seeds if seeds is None else seeds)
         named_group = self.settings.run_group if group is None else group
-        folder = group_folder(new_group_name() if named_group is None else named_group, self.settings.runs_dir)
+        folder = group_folder(named_group, self.settings.runs_dir)
         bench = self.with_settings(agents=(chosen_agent.id,), run_group=named_group and str(named_group))
         declared.check_effects(bench.settings, self._given, in_session=False)
         return bench.settle_twins(folder)._run_all(folder, chosen_agent, chosen, numbers)
@@ -647,13 +647,14 @@ class Bench:
             raise UsageError(f"name competitions or a split ({split}), not both")
         if not named and not (split or self.settings.split):
             raise UsageError("name a competition or a split")
-        return named or self._with_data(self.competitions(split))
+        return named or self.with_data(self.competitions(split))
 
-    def _with_data(self, competitions: list[Competition]) -> list[Competition]:
-        """With ``data="twin"``, skip the competitions of a split that have no twin."""
+    def with_data(self, competitions: list[Competition], named: Collection[str] = ()) -> list[Competition]:
+        """The competitions that have data: with ``data="twin"``, those that have a twin. ``reporter`` gets a warning
+        about the others. Raises UsageError if none has one, or one in ``named`` has none."""
         if not self.settings.has_twins:
             return competitions
-        found = with_twins(competitions)
+        found = with_twins(competitions, named)
         if skipped := [item.id for item in competitions if item not in found]:
             self.reporter(WarningNote(f"skipped because they have no twin: {', '.join(skipped)}"))
         return found
@@ -695,12 +696,11 @@ def _delete(folder: Path, reporter: Reporter) -> None:
         reporter(WarningNote(f"{folder} was not deleted completely: {reason(error)}"))
 
 
-def new_group_name() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
-
-
-def group_folder(group: AnyPath, runs_dir: Path) -> Path:
-    """The folder of a new or existing run group: a path, a name below ``runs_dir``, or ``last``. Raises UsageError."""
+def group_folder(group: AnyPath | None, runs_dir: Path) -> Path:
+    """The folder of a new or existing run group: a path, a name below ``runs_dir``, or ``last``; None: a new one, named
+    by date and time. Raises UsageError."""
+    if group is None:
+        group = f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
     if not isinstance(group, str | os.PathLike):
         raise TypeError(f"group must be a name or a path, not {quoted(group)}")
     name = os.path.normpath(group)

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.defaults import MEDALS, Medal
-from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.errors import CompetitionError, reason
 from pytest_mlebench.io.files import read_regular, regular_bytes
 from pytest_mlebench.io.values import LOADER, load_yaml
 
@@ -218,12 +218,8 @@ def read_yaml(path: Path) -> Any:
     """The content of a YAML file; raises CompetitionError with a one-line message. Rejects aliases and deep nesting."""
     try:
         text = read_regular(path, _MAX_BYTES)
-    except OSError as error:
-        raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise CompetitionError(f"{path}: is not UTF-8 text") from error
-    except ValueError as error:
-        raise CompetitionError(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise CompetitionError(f"{path}: cannot be read: {reason(error)}") from error
     try:
         if len(text) > _SMALL or re.search(r"[&*]\w", text):
             _reject_bombs(text, path)

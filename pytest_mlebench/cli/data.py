@@ -14,7 +14,7 @@ from pytest_mlebench.cli.common import logger
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.jobs import PreparationResult
-from pytest_mlebench.data.preparing import check, open_source, with_twins
+from pytest_mlebench.data.preparing import check, open_source
 from pytest_mlebench.data.store import DEFAULT_JOBS, DataStore, PrepareOptions
 from pytest_mlebench.defaults import MEDALS
 from pytest_mlebench.errors import DataError, UsageError
@@ -119,7 +119,9 @@ def _prepare(options: argparse.Namespace) -> int:
     if bench.settings.description == OBFUSCATED:
         raise UsageError("--description=obfuscated is for runs (pytest --agent=…): `mlebench prepare` does not use it")
     if bench.settings.has_twins:
-        competitions = _with_twins(competitions, options)
+        if options.synthetic or options.raw_dir is not None:
+            raise UsageError("--data=twin generates the data: leave out --synthetic and --raw-dir")
+        competitions = bench.with_data(competitions, options.competition or ())
     how = PrepareOptions(
         raw_dir=options.raw_dir,
         synthetic=SYNTHETIC_SEED if options.synthetic else None,
@@ -138,16 +140,6 @@ def _prepare(options: argparse.Namespace) -> int:
     if options.json:
         common.print_json(found if seeds > 1 else found[0])
     return 1 if any("error" in result for results in found for result in results.values()) else 0
-
-
-def _with_twins(competitions: list[Competition], options: argparse.Namespace) -> list[Competition]:
-    """Return the competitions with twins. Raises UsageError if a named one has none, or for options of other data."""
-    if options.synthetic or options.raw_dir is not None:
-        raise UsageError("--data=twin generates the data: leave out --synthetic and --raw-dir")
-    found = with_twins(competitions, options.competition or ())
-    if skipped := [competition.id for competition in competitions if competition not in found]:
-        logger.warning("skipped %s without a twin: %s", pluralize(len(skipped), "competition"), ", ".join(skipped))
-    return found
 
 
 def _prepare_in(

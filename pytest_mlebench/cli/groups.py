@@ -14,7 +14,7 @@ from typing import Any
 from pytest_mlebench.bench import Bench, bundle_at
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
-from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.io.files import expanded, real_path
 from pytest_mlebench.io.units import format_size, one_line, plain, pluralize
 from pytest_mlebench.io.values import loads
@@ -122,10 +122,8 @@ def find_run(name: str, bench: Bench) -> Path:
         for folder in (expanded(name), runs_dir / name):
             if folder.is_dir():
                 return _only_run(folder)
-    except OSError as error:
-        raise UsageError(f"cannot search for run {name!r}: {unusable(error)}") from error
-    except ValueError as error:
-        raise UsageError(f"cannot search for run {name!r}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot search for run {name!r}: {reason(error)}") from error
     found = [path for path in runs_dir.glob("*/*") if path.name == name and path.is_dir()]
     if len(found) == 1:
         return found[0]
@@ -209,8 +207,8 @@ def _list(runs_dir: Path, *, as_json: bool) -> int:
             logger.warning("warning: %s", error)
             unreadable = True
             continue
-        for reason in group.broken:
-            logger.warning("warning: %s", reason)
+        for problem in group.broken:
+            logger.warning("warning: %s", problem)
         found.append(
             {
                 "name": group.name,

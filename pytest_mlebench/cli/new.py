@@ -23,17 +23,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def add(commands: Any) -> None:
-    competition = commands.add_parser("new-competition", help="create a folder for your own competition")
-    competition.add_argument("id", metavar="ID")
-    competition.add_argument("--dir", type=user_path, default=Path("competitions"), metavar="DIR",
-        help="the parent folder, created if needed (default: competitions)")  # fmt: skip
-    competition.set_defaults(command=_new_competition)
-
-    agent = commands.add_parser("new-agent", help="create a folder for your own agent")
-    agent.add_argument("id", metavar="NAME")
-    agent.add_argument("--dir", type=user_path, default=Path("agents"), metavar="DIR",
-        help="the parent folder, created if needed (default: agents)")  # fmt: skip
-    agent.set_defaults(command=_new_agent)
+    for kind, metavar, command in (("competition", "ID", _new_competition), ("agent", "NAME", _new_agent)):
+        parser = commands.add_parser(f"new-{kind}", help=f"create a folder for your own {kind}")
+        parser.add_argument("id", metavar=metavar)
+        parser.add_argument("--dir", type=user_path, default=Path(f"{kind}s"), metavar="DIR",
+            help=f"the parent folder, created if needed (default: {kind}s)")  # fmt: skip
+        parser.set_defaults(command=command)
 
 
 def _new_competition(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_mlebench.bench import Bench, group_folder, new_group_name
+from pytest_mlebench.bench import Bench, group_folder
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
@@ -202,7 +202,7 @@ def _check_agents(session: state.Session) -> None:
 def _group_folder(settings: Settings) -> Path:
     resumed, named = settings.resume, settings.run_group
     if resumed is None:
-        return group_folder(named or new_group_name(), settings.runs_dir)
+        return group_folder(named, settings.runs_dir)
 
     folder = find_group(resumed, settings.runs_dir).absolute()
     if named is not None and group_folder(named, settings.runs_dir) != folder:

@@ -166,4 +166,4 @@ def test_a_file_in_another_encoding_is_reported(author: Author, pytester: pytest
     path = competition.folder / "competition.yaml"
     path.write_bytes(path.read_bytes() + "# Häuser\n".encode("latin-1"))
     result = pytester.runpytest(competition.folder)
-    result.stdout.fnmatch_lines(["*house-prices/competition.yaml: is not UTF-8 text*"])
+    result.stdout.fnmatch_lines(["*house-prices/competition.yaml: cannot be read: it is not UTF-8 text*"])

@@ -237,7 +237,7 @@ def test_a_broken_file_is_reported_with_its_line(project: pytest.Pytester, file:
     ("content", "message"),
     [
         (b"", "*: must be a mapping of keys, for example `id: toy-parity`"),
-        (b"\x80\x81", "*competition.yaml: is not UTF-8 text"),
+        (b"\x80\x81", "*competition.yaml: cannot be read: it is not UTF-8 text*"),
         (b"id: toy-parity\nid: toy-parity\n", "*competition.yaml, line 2: duplicate key 'id'"),
     ],
 )
