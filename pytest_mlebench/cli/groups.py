@@ -15,8 +15,8 @@ from pytest_mlebench.bench import Bench, bundle_at
 from pytest_mlebench.cli import common
 from pytest_mlebench.cli.common import logger
 from pytest_mlebench.errors import UsageError, reason, unusable
-from pytest_mlebench.io.files import expanded, real_path
-from pytest_mlebench.io.units import format_size, one_line, plain, pluralize
+from pytest_mlebench.io.files import expanded, real_path, regular_bytes
+from pytest_mlebench.io.units import one_line, plain, pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import GroupReader, group_folders
@@ -163,11 +163,9 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
     path = run_dir / TRAJECTORY
     if path.is_file():
         try:
-            if (size := path.stat().st_size) > _MAX_TRAJECTORY:
-                raise ValueError(f"it has {format_size(size)}; at most {format_size(_MAX_TRAJECTORY)} are read")
-            found = loads(path.read_bytes())
+            found = loads(regular_bytes(path, _MAX_TRAJECTORY, follow_links=False))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} cannot be read: {error}") from error
+            raise UsageError(f"{path} cannot be read: {reason(error)}") from error
         if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
             raise UsageError(f"{path} is not a trajectory: it has no steps")
         return found

@@ -150,7 +150,7 @@ def test_the_command_accepts_a_group_with_one_run_and_lists_several(
             f'{{"steps": [], "final_metrics": {{"total_cost_usd": {10**400}}}}}',
             "cannot be read: it has a number of 401",
         ),
-        (" " * (2 << 20), "cannot be read: it has 2 MiB; at most 1 MiB are read"),
+        (" " * (2 << 20), "cannot be read: it has more than 1,048,576 bytes"),
         ('{"steps": 1}', "is not a trajectory: it has no steps"),
     ],
 )
