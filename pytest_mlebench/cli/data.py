@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from functools import partial
 from typing import Any
 
 from pytest_mlebench.bench import Bench, bundles_extra
@@ -370,18 +371,13 @@ def _leaderboard(options: argparse.Namespace) -> int:
 
 
 def _compare(competition: Competition, scores: list[float]) -> dict[str, Any]:
-    lower_is_better = competition.lower_is_better
-    bundled, kaggle = competition.leaderboard, Leaderboard.from_scores(scores, lower_is_better=lower_is_better)
-    return {
-        "bundled": {name: getattr(bundled, name) for name in _FIELDS},
-        "kaggle": {name: getattr(kaggle, name) for name in _FIELDS},
-        "differs": [name for name in _FIELDS if not _is_same(getattr(bundled, name), getattr(kaggle, name))],
-    }
-
-
-def _is_same(bundled: float, kaggle: float) -> bool:
+    kaggle = Leaderboard.from_scores(scores, lower_is_better=competition.lower_is_better)
+    boards = {"bundled": competition.leaderboard, "kaggle": kaggle}
+    values = {which: {name: getattr(board, name) for name in _FIELDS} for which, board in boards.items()}
     # Kaggle ranks by five decimals, and the bundled thresholds have as many.
-    return math.isclose(bundled, kaggle, rel_tol=0, abs_tol=0.5e-5 + 1e-12)
+    is_same = partial(math.isclose, rel_tol=0, abs_tol=0.5e-5 + 1e-12)
+    differs = [name for name in _FIELDS if not is_same(values["bundled"][name], values["kaggle"][name])]
+    return {**values, "differs": differs}
 
 
 def _leaderboard_table(found: dict[str, dict[str, Any]]) -> Table:

@@ -136,22 +136,15 @@ def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Compe
 
 def _parse_submission(line: str) -> tuple[str, str]:
     """Return the competition and path of a line. Raises ValueError with the reason."""
-    try:
-        values = loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not valid JSON: {error.msg} (column {error.colno})") from error
-    if not isinstance(values, dict):
+    values = loads(line)
+    if not isinstance(values, dict) or not {"competition_id", "submission_path"} <= values.keys():
         raise ValueError(f"it must be an object with competition_id and submission_path, not {json.dumps(values):.60}")
-    if missing := [key for key in ("competition_id", "submission_path") if key not in values]:
-        raise ValueError(f"it has no {' and no '.join(missing)}")
     id, submission = values["competition_id"], values["submission_path"]
-    if not isinstance(id, str):
-        raise ValueError(f"competition_id must be a string, not {json.dumps(id):.60}")
-    if not isinstance(submission, str | None):  # null: the run has no submission
-        raise ValueError(f"submission_path must be a string or null, not {json.dumps(submission):.60}")
-    if submission is not None and "\0" in submission:
-        raise ValueError("submission_path contains a NUL character")
-    return id, submission or ""
+    if submission is None:  # the run has no submission
+        submission = ""
+    if not isinstance(id, str) or not isinstance(submission, str) or "\0" in submission:
+        raise ValueError("competition_id must be a string, and submission_path a path or null")
+    return id, submission
 
 
 def _grade_sample(options: argparse.Namespace) -> int:

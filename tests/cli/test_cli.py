@@ -214,14 +214,14 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "it is not valid JSON: Expecting property name enclosed in double quotes (column 2)"),
+        ("{", "Expecting property name enclosed in double quotes"),
         ("[" * 10_000 + "]" * 10_000, "it is nested deeper than 100 levels"),
         ('"text"', 'it must be an object with competition_id and submission_path, not "text"'),
-        ('{"competition_id": "smoke-digits"}', "it has no submission_path"),
-        ("{}", "it has no competition_id and no submission_path"),
-        ('{"competition_id": 1, "submission_path": "y"}', "competition_id must be a string, not 1"),
-        ('{"competition_id": "smoke-digits", "submission_path": 3}', "submission_path must be a string or null, not 3"),
-        ('{"competition_id": "smoke-digits", "submission_path": "a\\u0000"}', "submission_path contains a NUL"),
+        ('{"competition_id": "smoke-digits"}', "it must be an object with competition_id and submission_path, not {"),
+        ("{}", "it must be an object with competition_id and submission_path, not {}"),
+        ('{"competition_id": 1, "submission_path": "y"}', "competition_id must be a string, and"),
+        ('{"competition_id": "smoke-digits", "submission_path": 3}', "submission_path a path or null"),
+        ('{"competition_id": "smoke-digits", "submission_path": "a\\u0000"}', "submission_path a path or null"),
         (
             '{"competition_id": "smoke-digits", "submission_path": "~nobody-of-this-name/x"}',
             "there is no home folder ~n",
