@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,8 +28,7 @@ from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20
 _ROWS = 200
-_INTERNAL = ("latest", "has_folder")
-"""Columns of the index that are not exported."""
+_EXPORTED = [field.name for field in fields(ListedRun) if field.name not in ("latest", "has_folder")]
 _ELSEWHERE = {"run", "outcome", "score", "started", "limits", "versions", "connections"}
 """Details that the overview of a run shows elsewhere, or leaves to its record."""
 
@@ -79,9 +78,9 @@ def _lines(site: Site, search: Search) -> Iterator[str]:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if runs and start == 0:
-            writer.writerow(name for name in asdict(runs[0]) if name not in _INTERNAL)
+            writer.writerow(_EXPORTED)
         for run in runs:
-            values = [value for name, value in asdict(run).items() if name not in _INTERNAL]
+            values = [getattr(run, name) for name in _EXPORTED]
             writer.writerow(no_formula(one_line(value)) if isinstance(value, str) else value for value in values)
         yield text.getvalue()
         start += 1000
