@@ -278,14 +278,28 @@ def read_submission(
     return table.set_axis(pd.RangeIndex(len(table)))  # drops row names: pandas takes additional fields as such
 
 
-def _read_options(competition: Competition) -> dict[str, Any]:
-    options: dict[str, Any] = getattr(competition.module("grade"), "READ_OPTIONS", {})
-    if not isinstance(options, Mapping):
-        raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
-    return options
+class _Grading:
+    """A competition's ``grade.py``, and the submissions that its functions take."""
+
+    def __init__(self, competition: Competition, max_bytes: int, opened: Mapping[Path, int]) -> None:
+        self.competition = competition
+        self._module = competition.module("grade")
+        self._options: dict[str, Any] = getattr(self._module, "READ_OPTIONS", {})
+        if not isinstance(self._options, Mapping):
+            raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
+        self._max_bytes, self._opened = max_bytes, opened
+
+    def _call(self, function: Callable[[Any, Any], Any], path: Path, answers: Any) -> Any:
+        submission = read_submission(path, self._max_bytes, self._opened, **self._options)
+        try:
+            return function(submission, answers)
+        except (InvalidSubmission, CompetitionError, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise GraderDefect(f"grade.py raised {self.competition.describe_error(error)}") from error
 
 
-class Scorer:
+class Scorer(_Grading):
     """A competition's ``grade.py`` (see docs/competitions.md) with the answers, which are read once and cached.
 
     ``np.float64`` and ``float`` round differently, so a grader must return the same type as the reference's grader.
@@ -300,15 +314,11 @@ class Scorer:
         max_bytes: int = MAX_SUBMISSION_BYTES,
         opened: Mapping[Path, int] = NOTHING_OPEN,
     ) -> None:
-        self.competition = competition
+        super().__init__(competition, max_bytes, opened)
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
-        module = competition.module("grade")
-        options = _read_options(competition)
-        self._read: Callable[[Path], pd.DataFrame]
-        self._read = partial(read_submission, max_bytes=max_bytes, opened=opened, **options)
-        read_table = partial(read_answers, **options)
-        self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
-        self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
+        read_table = partial(read_answers, **self._options)
+        self._read_answers: Callable[[Path], Any] = getattr(self._module, "read_answers", read_table)
+        self._row_scores: Callable[[Any, Any], Any] | None = getattr(self._module, "row_scores", None)
         self._path = answers
         self._answers: Any = None
         self._scored: tuple[Path | None, float] = None, math.nan
@@ -331,7 +341,7 @@ class Scorer:
 
         Raises InvalidSubmission with the reason, GraderDefect if the grader raised anything else.
         """
-        score: float = self._of_submission(self._grade, path)
+        score: float = self._call(self._grade, path, _copy(self.answers))
         try:
             if isinstance(score, str | bytes | bool):  # float() would accept these
                 raise TypeError(score)
@@ -365,7 +375,7 @@ class Scorer:
         score = float(self._scored[1])
         if not math.isfinite(score):
             return None
-        found = self._of_submission(self._row_scores, path)
+        found = self._call(self._row_scores, path, _copy(self.answers))
         try:
             rows = as_row_scores(found)
         except (TypeError, ValueError, AttributeError) as error:
@@ -376,19 +386,6 @@ class Scorer:
             raise GraderDefect(f"row_scores gives {rows.estimate!r}, but grade gives {score!r}")
         return rows
 
-    def _of_submission(self, function: Callable[[Any, Any], Any], path: Path) -> Any:
-        answers = self.answers
-        return _call(self.competition, function, self._read(path), _copy(answers))
-
-
-def _call(competition: Competition, function: Callable[[Any, Any], Any], submission: pd.DataFrame, answers: Any) -> Any:
-    try:
-        return function(submission, answers)
-    except (InvalidSubmission, CompetitionError, MemoryError):
-        raise
-    except (Exception, SystemExit) as error:
-        raise GraderDefect(f"grade.py raised {competition.describe_error(error)}") from error
-
 
 def _copy(answers: Any) -> Any:
     """Return a copy of the answers that a grader may change."""
@@ -397,7 +394,7 @@ def _copy(answers: Any) -> Any:
     return answers.copy() if hasattr(answers, "copy") else answers
 
 
-class Form:
+class Form(_Grading):
     """A competition's submission format, as ``grade.py`` (see docs/competitions.md) and the public files define it.
 
     If a grader calls ``check`` with the answers as the template, checker and grader cannot disagree.
@@ -411,14 +408,10 @@ class Form:
         max_bytes: int = MAX_SUBMISSION_BYTES,
         opened: Mapping[Path, int] = NOTHING_OPEN,
     ) -> None:
-        self._competition = competition
-        module = competition.module("grade")
-        options = _read_options(competition)
-        self._read: Callable[[Path], pd.DataFrame]
-        self._read = partial(read_submission, max_bytes=max_bytes, opened=opened, **options)
-        self._check: Callable[[Any, Any], object] = getattr(module, "check", check_like_sample)
+        super().__init__(competition, max_bytes, opened)
+        self._check: Callable[[Any, Any], object] = getattr(self._module, "check", check_like_sample)
         self._template: Any
-        if read_template := getattr(module, "read_template", None):
+        if read_template := getattr(self._module, "read_template", None):
             self._template = read_template(public)
         else:
             side, _, name = competition.sample_submission.partition("/")
@@ -428,11 +421,11 @@ class Form:
                     f"{competition.sample_submission} is not public"
                 )
             with archive_errors(public / name):
-                self._template = read_csv(public / name, **options)
+                self._template = read_csv(public / name, **self._options)
 
     def check(self, path: Path) -> None:
         """Raise InvalidSubmission with the reason, or GraderDefect if ``check`` raised anything else."""
-        _call(self._competition, self._check, self._read(path), self._template)
+        self._call(self._check, path, self._template)
 
 
 def check_like_sample(submission: pd.DataFrame, sample: pd.DataFrame) -> None:
