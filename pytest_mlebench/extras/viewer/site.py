@@ -25,7 +25,7 @@ from pytest_mlebench.extras.viewer.guard import FILE_POLICY, NONCE
 from pytest_mlebench.extras.viewer.index import Group, ListedRun, RunIndex
 from pytest_mlebench.extras.viewer.live import Calls, changes, group_state
 from pytest_mlebench.extras.viewer.pictures import short
-from pytest_mlebench.extras.viewer.steps import Conversation, Trajectories, has_trajectory
+from pytest_mlebench.extras.viewer.steps import Conversation, conversations, has_trajectory
 from pytest_mlebench.io import units
 from pytest_mlebench.io.files import NotReadable
 from pytest_mlebench.llm.trajectory import TRAJECTORY
@@ -53,7 +53,6 @@ class Site:
     def __init__(self, index: RunIndex, store: DataStore | None = None) -> None:
         self.index = index
         self.store = store
-        self.trajectories = Trajectories()
         self.calls = Calls()
         self.group_parts: tuple[Any, dict[str, Any]] = (None, {})
         """A key, and the parts of the group page that was shown last. They are valid while the key is unchanged."""
@@ -141,7 +140,7 @@ class Site:
     def conversations(self, place: RunPlace) -> Sequence[Conversation]:
         if not has_trajectory(place.folder, place.run_id):
             return []
-        return self.trajectories.read(place.folder, place.run_id, agent=place.record.agent if place.record else "agent")
+        return conversations(place.folder, place.run_id, agent=place.record.agent if place.record else "agent")
 
     def run_context(self, place: RunPlace, tab: str) -> dict[str, Any]:
         """Return what all pages of a run show. ``tab`` is the open one."""

@@ -271,20 +271,17 @@ def diff(old: str, new: str, name: str) -> Markup | None:
     return Markup("\n".join(parts))
 
 
-class Trajectories:
-    """Reads trajectories, and caches the last ones by the times of their files. Usable from any thread."""
-
-    def __init__(self) -> None:
-        self._read = lru_cache(_KEPT)(_conversations)
-        self._lock = threading.Lock()
-
-    def read(self, group_dir: Path, run: str, *, agent: str = "agent") -> Sequence[Conversation]:
-        """Return the conversations of a run, the main one first; none if nothing was recorded. Raises NotReadable."""
-        stamp = _stamp(group_dir, run)
-        with self._lock:  # one at a time: each may take much memory
-            return self._read(group_dir, run, agent, stamp)
+_READING = threading.Lock()
+"""Trajectories are read one at a time, because each may take much memory."""
 
 
+def conversations(group_dir: Path, run: str, *, agent: str) -> Sequence[Conversation]:
+    """Return the conversations of a run, the main one first; none if nothing was recorded. Raises NotReadable."""
+    with _READING:
+        return _conversations(group_dir, run, agent, _stamp(group_dir, run))
+
+
+@lru_cache(_KEPT)
 def _conversations(group_dir: Path, run: str, agent: str, stamp: Stamp) -> Sequence[Conversation]:
     if not (values := _values(group_dir, run, agent)):
         return []
