@@ -17,8 +17,8 @@ from pytest_mlebench import Bench, UsageError
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.results.overview import published_results
-from tests.audit.test_deceiving_bundles import DECEIVING, every, rewritten
-from tests.audit.test_verify import World, in_manifest, made_world, members, pack, reindexed, tables
+from tests.audit.test_deceiving_bundles import DECEIVING, every
+from tests.audit.test_verify import World, in_manifest, made_world, members, pack, reindexed, rewritten, tables
 from tests.plugin.conftest import TOYS
 from tests.reports.browser import Open, Tab, violations_anywhere
 from tests.reports.conftest import browser, open_tab

@@ -18,8 +18,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.extras.bundles.card import Card, CheckResult
 from pytest_mlebench.llm.ledger import BODIES, CALLS
-from pytest_mlebench.records.group import report_name, write_group
-from pytest_mlebench.records.manifest import Manifest
+from pytest_mlebench.records.group import report_name
 from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.results import read_group
 from pytest_mlebench.results.findings import FINDINGS
@@ -30,6 +29,7 @@ from tests.audit.test_verify import (
     edit,
     in_manifest,
     in_record,
+    rewritten,
     run_json,
     tables,
     with_files,
@@ -265,14 +265,6 @@ def _new(folder: Path) -> Path:
 
 
 # The command line's output on whole bundles.
-
-
-def rewritten(group: Path) -> None:
-    manifest = Manifest.read(group)
-    assert manifest is not None
-    records = read_group(group).records
-    replace(manifest, models={}, images={}, connections={}, data={}, permissions={}).with_records(records).write(group)
-    write_group(group, manifest.created_at, records)
 
 
 READS_ANSWERS = "import shutil\nshutil.copy('/data/prepared/private/test.csv', 'submission.csv')\n"

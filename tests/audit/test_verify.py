@@ -117,7 +117,7 @@ def _with_models(group: Path) -> None:
     write_group(group, manifest.created_at, records)
 
 
-def _rewritten(group: Path) -> None:
+def rewritten(group: Path) -> None:
     """Rewrite all files that depend on the records, as a knowledgeable forger would."""
     manifest = Manifest.read(group)
     assert manifest is not None
@@ -203,7 +203,7 @@ def _calls_that_never_were(group: Path) -> None:
     run = path.parents[1] / "run.json"
     own = {"calls": 1, "cost": 0.1, "known_cost": 0.1, "tokens": {"input": 100, "output": 10}}
     edit(run, lambda v: (v["llm"].update(own), v["llm"]["models"]["small"].update(calls=1, cost=0.1)))
-    _rewritten(group)
+    rewritten(group)
 
 
 def _key_twice(group: Path) -> None:
@@ -516,7 +516,7 @@ def test_a_consistent_forgery_is_detected_only_by_digest_or_signature(
 ) -> None:
     published = world.pack(copy, tmp_path / "honest.tar.zst").digest
     FORGERIES[name](copy)
-    _rewritten(copy)
+    rewritten(copy)
     write_bundle(copy, tmp_path / "forged.tar.zst", extra={TABLES: tables(copy)})
     signers = tmp_path / "signers"
     signers.write_text("")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from threading import Lock
 from typing import Any
@@ -71,25 +71,20 @@ class Model:
         # The gateway is on this machine, so no proxy is used.
         with closing(HTTPConnection(urlsplit(self._gateway.url).netloc, timeout=_SECONDS)) as connection:
             connection.connect()
-            with self._waiting(connection.sock):
-                try:
-                    connection.request("POST", path, content, headers)
-                    answer = connection.getresponse()
-                    return answer.status, answer.read()
-                except HTTPException as error:
-                    raise OSError(f"the gateway did not answer: {error!r}") from error
-
-    @contextmanager
-    def _waiting(self, connected: socket.socket) -> Iterator[None]:
-        with self._lock:
-            if self._ended:
-                raise OSError("the call was cancelled")
-            self._sockets.add(connected)
-        try:
-            yield
-        finally:
+            connected = connection.sock
             with self._lock:
-                self._sockets.discard(connected)
+                if self._ended:
+                    raise OSError("the call was cancelled")
+                self._sockets.add(connected)
+            try:
+                connection.request("POST", path, content, headers)
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            except HTTPException as error:
+                raise OSError(f"the gateway did not answer: {error!r}") from error
+            finally:
+                with self._lock:
+                    self._sockets.discard(connected)
 
     def cancel(self) -> None:
         """Cancel all running and future calls: they raise OSError at once."""

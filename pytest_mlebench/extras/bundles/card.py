@@ -175,13 +175,7 @@ def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
         yield f"interrupted attempts: {pluralize(attempts, 'directory')} of runs without a record"
     if earlier := len(list(group.folder.glob(f"*/{RECORD}"))) - len(group.records):
         yield f"earlier attempts: {pluralize(earlier, 'record')} that later ones replace"
-    yield from _unknown(bundle, group)
-
-
-def _unknown(bundle: Bundle, group: RunGroup) -> Iterator[str]:
-    """Yield files, and keys of records, that verification does not know."""
-    files = [entry.path for entry in bundle.index.files if not is_known(entry.path)]
-    if files:
+    if files := [entry.path for entry in bundle.index.files if not is_known(entry.path)]:
         more = ", …" if len(files) > _SHOWN else ""
         yield f"{pluralize(len(files), 'file')} that are not part of a run group: {', '.join(files[:_SHOWN])}{more}"
     for record in group.records:
