@@ -14,7 +14,6 @@ from pytest_mlebench.records.group import RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.tables import p_value_text, runs_text
-from pytest_mlebench.results import splits_and_categories
 from pytest_mlebench.results.overview import (
     MEASURES,
     Overview,
@@ -30,7 +29,7 @@ from pytest_mlebench.results.overview import (
 )
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
-from pytest_mlebench.results.summary import RATES, SplitSummary, by_split
+from pytest_mlebench.results.summary import RATES, SplitSummary, by_split, splits_and_categories
 
 _OF_REPORT = (
     "any_medal",

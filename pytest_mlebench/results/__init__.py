@@ -6,7 +6,6 @@ This module itself finds and reads groups. The bundled catalogue completes what 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.catalog.competition import split_label
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.io.files import AnyPath, expanded
-from pytest_mlebench.records.group import UNKNOWN, GroupReader, RunGroup, SplitAndCategory, group_folders
+from pytest_mlebench.records.group import UNKNOWN, GroupReader, RunGroup, group_folders
 from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RUN_LOG, RunRecord
 
 LAST = "last"
@@ -80,14 +79,3 @@ def _catalogued(record: RunRecord) -> RunRecord:
         return record
     split = split_label(catalogue[id].split, record.report.bench_version, is_twin=record.is_twin)
     return replace(record, split=split, category=catalogue[id].category)
-
-
-def splits_and_categories(group: RunGroup) -> Mapping[str, SplitAndCategory]:
-    """Split and category of each competition. Manifests of version 0.1 lack them, so the catalogue adds them."""
-    catalogue = default_catalogue(version=group.version)
-    return {
-        id: SplitAndCategory(catalogue[id].split_label, catalogue[id].category)
-        if found == UNKNOWN and id in catalogue
-        else found
-        for id, found in group.splits_and_categories.items()
-    }

@@ -25,9 +25,17 @@ from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import TWIN_DATA, Outcome, TimelinePoint
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.results import splits_and_categories, statistics
+from pytest_mlebench.results import statistics
 from pytest_mlebench.results.statistics import Interval, PairedDifference, Rate, Variance
-from pytest_mlebench.results.summary import Measure, SplitSummary, by_split, labels, split_rank, summarise
+from pytest_mlebench.results.summary import (
+    Measure,
+    SplitSummary,
+    by_split,
+    labels,
+    split_rank,
+    splits_and_categories,
+    summarise,
+)
 
 SPLITS = ("low", "medium", "high", "all")
 

@@ -14,10 +14,9 @@ from typing import Any, Literal
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
 from pytest_mlebench.catalog.competition import is_twin_label, split_and_version, split_label
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.group import UNKNOWN, RunGroup, SplitAndCategory
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results import splits_and_categories
 from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, pass_at_k, rate, share_interval
 
 Measure = Literal["any_medal", "gold", "silver", "bronze", "percentile"]
@@ -271,6 +270,17 @@ def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
 
 _Part = tuple[str, str | None, tuple[str, ...]]
 """The split, category and competition ids of a summary."""
+
+
+def splits_and_categories(group: RunGroup) -> Mapping[str, SplitAndCategory]:
+    """Split and category of each competition. Manifests of version 0.1 lack them, so the catalogue adds them."""
+    catalogue = default_catalogue(version=group.version)
+    return {
+        id: SplitAndCategory(catalogue[id].split_label, catalogue[id].category)
+        if found == UNKNOWN and id in catalogue
+        else found
+        for id, found in group.splits_and_categories.items()
+    }
 
 
 def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[_Part]:

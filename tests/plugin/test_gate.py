@@ -280,7 +280,7 @@ def test_one_error_of_the_grader_is_shown_once(project: pytest.Pytester) -> None
     result = check(project, "-k", "scores")
     result.stdout.fnmatch_lines(
         [
-            "<answers>, <sample_submission>, all_odd.csv and 1 more: grade.py raised KeyError: 'none' "
+            "<answers>, <sample_submission>, all_odd.csv, and 1 more: grade.py raised KeyError: 'none' "
             "(grade.py, line 2: return answers*none*.mean())"
         ]
     )
