@@ -51,17 +51,17 @@ class RowScores:
         """The score of the test set itself, which must equal that of ``grade``."""
         return float(self._scores(self.terms.sum(axis=0)[None])[0])
 
-    def resampled(self) -> Floats | None:
-        """Return the scores of ``RESAMPLES`` test sets of the same size, with a fixed seed: shape (resamples,).
+    def resampled(self, resamples: int = RESAMPLES, drawn_units: int = DRAWN_UNITS) -> Floats | None:
+        """Return the scores of ``resamples`` test sets of the same size, with a fixed seed: shape (resamples,).
 
         Undefined scores are left out. Returns None for fewer than ``MIN_UNITS`` units, non-finite terms, or over 10 %
-        undefined scores."""
+        undefined scores. With more than ``drawn_units`` units, sums are drawn from the normal distribution."""
         if len(self.terms) < MIN_UNITS or not np.isfinite(self.terms).all():
             return None
-        draw = _drawn_sums if len(self.terms) <= DRAWN_UNITS else _normal_sums
-        scores = self._scores(draw(self.terms, np.random.default_rng(0)))
+        draw = _drawn_sums if len(self.terms) <= drawn_units else _normal_sums
+        scores = self._scores(draw(self.terms, np.random.default_rng(0), resamples))
         defined = scores[np.isfinite(scores)]
-        return defined if len(defined) >= (1 - _MAX_UNDEFINED) * RESAMPLES else None
+        return defined if len(defined) >= (1 - _MAX_UNDEFINED) * resamples else None
 
     def _scores(self, sums: Floats) -> Floats:
         with np.errstate(all="ignore"):
@@ -217,13 +217,19 @@ class Certainty:
     firm: bool | None
 
 
-def certainty(rows: RowScores, holds: Callable[[float], bool] | None) -> Certainty | None:
+def certainty(
+    rows: RowScores,
+    holds: Callable[[float], bool] | None,
+    *,
+    resamples: int = RESAMPLES,
+    drawn_units: int = DRAWN_UNITS,
+) -> Certainty | None:
     """Compute the confidence interval of a score, and whether its medal is firm.
 
     ``holds`` returns whether a score earns the same medal (None: the score earns no medal). Returns None if the score
     cannot be resampled (see ``RowScores.resampled``).
     """
-    if (scores := rows.resampled()) is None:
+    if (scores := rows.resampled(resamples, drawn_units)) is None:
         return None
     low, high = np.quantile(scores, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     values, counts = np.unique(scores.round(5), return_counts=True)
@@ -232,20 +238,20 @@ def certainty(rows: RowScores, holds: Callable[[float], bool] | None) -> Certain
     return Certainty(float(round(low, 5)), float(round(high, 5)), firm)
 
 
-def _drawn_sums(terms: Floats, rng: np.random.Generator) -> Floats:
+def _drawn_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floats:
     """Return the sums of each resample, in which units are drawn with replacement."""
     units = len(terms)
     at_once = max(1, _AT_ONCE // units)
     parts = []
-    for begin in range(0, RESAMPLES, at_once):
-        many = min(at_once, RESAMPLES - begin)
+    for begin in range(0, resamples, at_once):
+        many = min(at_once, resamples - begin)
         drawn = rng.integers(units, size=(many, units)) + units * np.arange(many)[:, None]
         times = np.bincount(drawn.ravel(), minlength=many * units).reshape(many, units)
         parts.append(times.astype(np.float64) @ terms)
     return np.concatenate(parts)
 
 
-def _normal_sums(terms: Floats, rng: np.random.Generator) -> Floats:
+def _normal_sums(terms: Floats, rng: np.random.Generator, resamples: int) -> Floats:
     """Return sums like ``_drawn_sums``, but from the normal distribution of the central limit theorem."""
     units, many = terms.shape
     mean = terms.mean(axis=0)
@@ -255,7 +261,7 @@ def _normal_sums(terms: Floats, rng: np.random.Generator) -> Floats:
         centred = terms[begin : begin + step] - mean
         covariance += centred.T @ centred
     variances, directions = np.linalg.eigh(covariance)
-    draws = rng.standard_normal((RESAMPLES, many)) * np.sqrt(np.clip(variances, 0, None))
+    draws = rng.standard_normal((resamples, many)) * np.sqrt(np.clip(variances, 0, None))
     return np.asarray(units * mean + draws @ directions.T)
 
 

@@ -28,8 +28,9 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import ERRORS, fork, is_third_party
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES, MEDALS
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, expect, number, reason
-from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main, readable
+from pytest_mlebench.grading.process import MAX_REPLY, MAX_WORKERS, PRELOADED, Job, Reply, main
 from pytest_mlebench.io.files import AnyPath, expanded
+from pytest_mlebench.io.processes import readable
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import THRESHOLDS, TWIN, Report
 

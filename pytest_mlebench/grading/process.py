@@ -35,13 +35,12 @@ import ctypes
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,6 +59,7 @@ from pytest_mlebench.io.processes import (
     kill_group,
     preload,
     read_only,
+    readable,
     signal_name,
 )
 from pytest_mlebench.io.values import loads, parse
@@ -403,10 +403,3 @@ def _bounded(reply: Reply) -> bytes:
         if isinstance(value, str) and len(value) > _MAX_TEXT:
             reply[key] = f"…{value[-_MAX_TEXT:]}" if key == "traceback" else f"{value[:_MAX_TEXT]}…"
     return json.dumps(reply).encode()
-
-
-def readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else timeout * 1000)}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,10 +38,18 @@ from pytest_mlebench.io.files import REGULAR
 NOTHING_OPEN: Mapping[Path, int] = MappingProxyType({})
 
 
-_MANY_ROWS, _PIECE_ROWS = 1 << 20, 1 << 17
-"""Tables of at least so many rows are read in pieces of so many rows."""
-_FIRST_ROWS = 1000
-"""These usually show whether a file has columns of text."""
+class Pieces(NamedTuple):
+    """Tables of at least ``many`` rows are read in pieces of ``piece`` rows.
+
+    The ``first`` rows usually show whether a file has columns of text.
+    """
+
+    many: int = 1 << 20
+    piece: int = 1 << 17
+    first: int = 1000
+
+
+_PIECES = Pieces()
 _BLOCK = 1 << 18
 _KEPT = 16 << 20
 """Bytes. After a block of this size is allocated and freed, glibc keeps up to twice as much memory for reuse.
@@ -50,13 +58,13 @@ Otherwise the kernel reclaims each piece's memory and clears it again for the ne
 """
 
 
-def read_table(file: IO[bytes], rows: int, **options: Any) -> pd.DataFrame:
+def read_table(file: IO[bytes], rows: int, size: Pieces = _PIECES, **options: Any) -> pd.DataFrame:
     """Return the table that pandas' ``read_csv`` reads from a file of at most ``rows`` rows, from its start.
 
     ``options`` are those of ``read_csv``. Raises as it does.
     """
-    if rows >= _MANY_ROWS and not options:
-        table = _numbers(file, rows)
+    if rows >= size.many and not options:
+        table = _numbers(file, rows, size)
         file.seek(0)
         if table is not None:
             return table
@@ -71,7 +79,7 @@ def read_answers(path: Path, **options: Any) -> pd.DataFrame:
         return read_table(file, rows, **options)
 
 
-def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
+def _numbers(file: IO[bytes], rows: int, size: Pieces) -> pd.DataFrame | None:
     """Read a table of numbers in pieces. Returns None if a column is not all 64-bit integers or floats, or on errors.
 
     If every piece of a column has one of these types, so has the column that pandas reads at once: it also reads in
@@ -80,12 +88,12 @@ def _numbers(file: IO[bytes], rows: int) -> pd.DataFrame | None:
     columns: list[NDArray[Any]] = []
     end = 0
     with suppress(ValueError, OverflowError):  # such as pandas' errors; reading all at once raises them again
-        first = pd.read_csv(file, nrows=_FIRST_ROWS)
+        first = pd.read_csv(file, nrows=size.first)
         if not _is_numeric(first):
             return None
         file.seek(0)
         np.empty(_KEPT, dtype=np.uint8)
-        with pd.read_csv(file, chunksize=_PIECE_ROWS) as pieces:
+        with pd.read_csv(file, chunksize=size.piece) as pieces:
             for piece in pieces:
                 start, end = end, end + len(piece)
                 if end > rows or not _is_numeric(piece):

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -208,6 +209,13 @@ def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) ->
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
 
 def serve() -> NoReturn:

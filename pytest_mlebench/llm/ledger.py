@@ -220,10 +220,19 @@ class Ledger:
     If it cannot write, for example because the disk is full, the totals contain the error, and the run continues.
     """
 
-    def __init__(self, run_dir: Path, *, record: RecordLevel = "bodies", secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        record: RecordLevel = "bodies",
+        secrets: Iterable[str] = (),
+        max_calls_bytes: int = MAX_CALLS_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
         self.totals = Totals()
         self._is_full = False
         self._unpacked = 0
+        self._max_calls_bytes, self._max_body_bytes = max_calls_bytes, max_body_bytes
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
         self._calls: _File | None = None
         self._bodies: ZstdFile | None = None
@@ -248,7 +257,7 @@ class Ledger:
         self.totals.add(call)
         if self._calls is None:
             return
-        self._is_full = self._calls.tell() > MAX_CALLS_BYTES
+        self._is_full = self._calls.tell() > self._max_calls_bytes
         if self._is_full:
             self.totals.left_out += 1
             return
@@ -268,7 +277,7 @@ class Ledger:
         )
         content = self.clean(f'{{"number": {number}{"".join(fields)}}}\n').encode("utf-8", "replace")
         is_full = self._bodies_file.tell() > MAX_BODIES_BYTES or self._unpacked > MAX_UNPACKED_BYTES
-        if len(content) > MAX_BODY_BYTES or is_full:
+        if len(content) > self._max_body_bytes or is_full:
             self.totals.left_out += 1
             return
         self._unpacked += len(content)
@@ -385,7 +394,10 @@ def _lines(read: Callable[[int], bytes], max_bytes: int) -> Iterator[bytes]:
                 yield b"".join([*parts, end])
             parts, size = [], 0
         size += len(rest)
-        parts = [*parts, rest] if size < MAX_BODY_BYTES else []
+        if size < MAX_BODY_BYTES:
+            parts.append(rest)
+        else:
+            parts = []
     yield b"".join(parts)
 
 

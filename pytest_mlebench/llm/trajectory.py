@@ -62,12 +62,13 @@ class _Conversation:
 class _Builder:
     """Builds conversations from calls. ``clean`` removes secrets from a text."""
 
-    def __init__(self, clean: Callable[[str], str]) -> None:
+    def __init__(self, clean: Callable[[str], str], max_characters: int, max_text: int, max_entries: int) -> None:
         self.conversations: list[_Conversation] = []
         self.left_out = 0
         """Number of calls that are in no conversation, because there were too many."""
         self._clean = clean
-        self._remaining, self._entries, self._tools_left = MAX_CHARACTERS, MAX_ENTRIES, _MAX_ALL_TOOLS
+        self._remaining, self._max_text = max_characters, max_text
+        self._entries, self._tools_left = max_entries, _MAX_ALL_TOOLS
         self._by_id: dict[str, _Conversation] = {}
 
     @property
@@ -196,7 +197,7 @@ class _Builder:
     def _text(self, text: str) -> str:
         """Remove secrets from a text, and shorten it if it, or the trajectory, is too long."""
         text = self._clean(text)
-        length = min(len(text), MAX_TEXT, max(0, self._remaining))
+        length = min(len(text), self._max_text, max(0, self._remaining))
         self._remaining -= length
         kept = text[:length]
         return kept if length == len(text) else f"{kept}… [{len(text) - length:,} characters left out]"
@@ -216,7 +217,7 @@ class _Builder:
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments, ensure_ascii=False, default=str)
-        if len(text) > min(MAX_TEXT, self._remaining):
+        if len(text) > min(self._max_text, self._remaining):
             return {"left_out": f"{len(text)} characters"}
         self._remaining -= len(text)
         try:
@@ -232,6 +233,9 @@ def build(
     version: str = "unknown",
     clean: Callable[[str], str] = str,
     seconds: float = SECONDS,
+    max_characters: int = MAX_CHARACTERS,
+    max_text: int = MAX_TEXT,
+    max_entries: int = MAX_ENTRIES,
 ) -> Trajectory | None:
     """Build the trajectory of a run in the ATIF format; None if no bodies of calls were recorded.
 
@@ -239,7 +243,7 @@ def build(
     then mentioned in ``notes``.
     """
     calls = {call["number"]: call for call in read_calls(run_dir)}
-    builder, notes = _Builder(clean), []
+    builder, notes = _Builder(clean, max_characters, max_text, max_entries), []
     deadline = time.monotonic() + seconds
     for body in _in_order(run_dir):
         call = calls.get(body["number"], {})
@@ -249,7 +253,7 @@ def build(
         if builder.is_full:
             notes.append(
                 f"The trajectory ends at call {body['number']}: "
-                f"it contains {MAX_ENTRIES:,} messages, tool calls and results, and the rest is left out."
+                f"it contains {max_entries:,} messages, tool calls and results, and the rest is left out."
             )
             break
         if time.monotonic() > deadline:

@@ -74,6 +74,8 @@ class Task:
     stop_validation: Callable[[], None] = lambda: None
     max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
     limits: Limits = field(default_factory=Limits)
+    grace_seconds: float | None = None
+    """Between SIGTERM and SIGKILL, when the time is over. None: the usual share of the time limit."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Identify this run in names and labels: run group, run id, worker."""
     gateway: RunGateway | None = None
@@ -89,8 +91,8 @@ class Task:
 
     @property
     def grace(self) -> float:
-        """Seconds between SIGTERM and SIGKILL, when the time is over."""
-        return self.limits.grace
+        """Seconds between SIGTERM and SIGKILL."""
+        return self.limits.grace if self.grace_seconds is None else self.grace_seconds
 
     @property
     def is_stopped(self) -> bool:

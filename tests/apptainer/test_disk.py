@@ -14,8 +14,8 @@ import pytest
 from pytest_mlebench import Bench
 from pytest_mlebench.sandbox import Sandbox
 from pytest_mlebench.sandbox.contract import SOCKETS
-from tests.sandbox.hostile.test_disk import LIMIT, SUBMIT, WAYS, WRITE
-from tests.sandbox.scripted import ENGINE, SAMPLE, Runner, make_runner
+from tests.sandbox.hostile.test_disk import LIMIT, WAYS, WRITE
+from tests.sandbox.scripted import ENGINE, SAMPLE, SUBMIT, Runner, make_runner
 
 pytestmark = [
     pytest.mark.docker,

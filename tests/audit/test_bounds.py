@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.extras.audit import fingerprints, programs
+from pytest_mlebench.extras.audit import fingerprints
 from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, Parameters
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import AuditedRun
@@ -68,11 +68,10 @@ def test_400000_characters_are_parsed_and_one_more_is_not(parsed: list[int]) -> 
     assert set(parsed) == {400_000}
 
 
-def test_the_nodes_and_joined_strings_of_a_program_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nodes_and_joined_strings_of_a_program_are_limited() -> None:
     program = Program("x.py", "x = 'a' + 'b'\n" * 100)
     assert len(program.facts.joined) == 200 and not program.facts.unread
-    monkeypatch.setattr(programs, "MAX_NODES", 50)
-    bounded = Program("x.py", program.text)
+    bounded = Program("x.py", program.text, max_nodes=50)
     assert len(list(bounded.nodes())) == 50 and len(bounded.facts.joined) < 100
     assert bounded.facts.unread == ("this code is too deep or too large to be read completely",)
 
@@ -89,8 +88,7 @@ def test_larger_programs_are_not_passed_to_the_comparing_process(
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(fingerprints, "_start", start)
-    monkeypatch.setattr(fingerprints, "_MAX_BYTES", 500_000)
-    with Fingerprinter(Parameters()) as take:
+    with Fingerprinter(Parameters(), max_bytes=500_000) as take:
         assert take(text, **{"suffix": ".py", **options}) is None
         with pytest.raises(AssertionError):
             take("x" * 400_000, ".py")

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.extras.audit import programs
-from pytest_mlebench.extras.bundles import verify_models
 from pytest_mlebench.extras.bundles.bundle import Bundle, BundleIndex, LeftOut
 from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.extras.bundles.verify_models import models
@@ -78,16 +76,16 @@ class World:
         account = replace(RUN.sandbox, name=self.sandbox)
         return replace(RUN, llm=self.llm, timeline=self.timeline, seconds=self.seconds, sandbox=account)
 
-    def check(self) -> Check:
+    def check(self, **bounds: int) -> Check:
         manifest = Manifest(options=self.options, sessions=self.sessions)
         group = RunGroup(folder=self.folder, records=(self.record(),), manifest=manifest)
         left_out = tuple(LeftOut(what=what, files=1, size=1, why="") for what in self.left_out)
         index = BundleIndex(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=left_out)
-        return models(Bundle(index, "", b"", None, self.folder), group)
+        return models(Bundle(index, "", b"", None, self.folder), group, **bounds)
 
-    def differs(self) -> list[str]:
+    def differs(self, **bounds: int) -> list[str]:
         """The differences, without the run's id; an empty list if everything agrees."""
-        found = self.check()
+        found = self.check(**bounds)
         assert found.result is (CheckResult.differs if found.reasons else CheckResult.verified), found
         if found.reasons:
             assert found.detail == pluralize(len(found.reasons), "difference")
@@ -233,16 +231,14 @@ def test_record_ledger_recording_and_trajectory_agree(name: str, world: World) -
     assert world.differs() == expected
 
 
-def test_a_trajectory_is_compared_up_to_a_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trajectory_is_compared_up_to_a_size(world: World) -> None:
     world.trajectory([7])
     size = (world.run_dir / "trajectory.json").stat().st_size
-    monkeypatch.setattr(programs, "MAX_TRAJECTORY_BYTES", size)
-    assert world.differs() == ["its trajectory has the call 7, which its ledger lacks"]
+    assert world.differs(max_trajectory=size) == ["its trajectory has the call 7, which its ledger lacks"]
     too_large = f"{RUN.run_id}: its trajectory cannot be read, or is too large to be compared"
     for text, most in (('{"steps": []}', 1), ("[]", size), ("{", size)):
         (world.run_dir / "trajectory.json").write_text(text)
-        monkeypatch.setattr(programs, "MAX_TRAJECTORY_BYTES", most)
-        check = world.check()
+        check = world.check(max_trajectory=most)
         assert (check.result, check.reasons) == (CheckResult.unchecked, (too_large,))
 
 
@@ -316,12 +312,10 @@ def test_a_disabled_gateway_counts_nothing(world: World) -> None:
     assert world.differs() == ["it had no gateway, but its record counts calls"]
 
 
-def test_a_ledger_that_is_too_large_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_is_too_large_is_not_read(world: World) -> None:
     size = (world.run_dir / CALLS).stat().st_size
-    monkeypatch.setattr(verify_models, "MAX_CALLS_BYTES", size)
-    assert world.check().result is CheckResult.verified
-    monkeypatch.setattr(verify_models, "MAX_CALLS_BYTES", size - 1)
-    found = world.check()
+    assert world.check(max_calls=size).result is CheckResult.verified
+    found = world.check(max_calls=size - 1)
     assert (found.result, found.reasons) == (CheckResult.unchecked, (f"{RUN.run_id}: it has no ledger of its calls",))
 
 

@@ -18,7 +18,7 @@ from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.download.transfers import CredentialsError, RetryPolicy
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.extras.audit.kernels import Kernels, download, kernels
+from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels, download, kernels
 from tests.cli.test_cli import mlebench
 from tests.kaggle_server import Cut, KaggleServer, ServedNotebook, Stall, Status
 
@@ -45,8 +45,8 @@ def kaggle(kaggle_server: KaggleServer, competition: Competition) -> KaggleServe
     return kaggle_server
 
 
-def fetch(competition: Competition, folder: Path) -> Kernels:
-    return download(DataStore(folder), competition, KaggleDownloads(QUICK))
+def fetch(competition: Competition, folder: Path, max_bytes: int = MAX_BYTES) -> Kernels:
+    return download(DataStore(folder), competition, KaggleDownloads(QUICK), max_bytes=max_bytes)
 
 
 def test_every_competition_of_the_benchmark_lists_its_notebooks() -> None:
@@ -88,9 +88,8 @@ def test_notebooks_are_downloaded_once_to_a_folder_that_agents_do_not_see(
 
 
 def test_deleted_and_private_notebooks_are_listed_and_retried(
-    kaggle: KaggleServer, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kaggle: KaggleServer, competition: Competition, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.extras.audit.kernels.MAX_BYTES", 1000)
     gone, private, empty, sql, large = competition.kernels
     del kaggle.notebooks[gone]
     kaggle.notebooks |= {
@@ -99,12 +98,12 @@ def test_deleted_and_private_notebooks_are_listed_and_retried(
         sql: ServedNotebook(source="select 1", kind="script", language="sqlite"),
         large: ServedNotebook(source="#" * 1001),
     }
-    found = fetch(competition, tmp_path)
+    found = fetch(competition, tmp_path, max_bytes=1000)
     assert not found.files and not found.missing and not found.failed
     assert "404" in found.gone[gone] and "403" in found.gone[private] and "no code" in found.gone[empty]
     assert "no program" in found.gone[sql] and "more than" in found.gone[large]
     kaggle.notebooks[private] = ServedNotebook(source=cells("y = 1"))
-    found = fetch(competition, tmp_path)
+    found = fetch(competition, tmp_path, max_bytes=1000)
     assert list(found.files) == [private] and private not in found.gone and gone in found.gone
 
 

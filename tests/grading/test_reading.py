@@ -2,7 +2,6 @@ import io
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_mlebench.authoring import alignment
-from pytest_mlebench.grading import scorer
-from pytest_mlebench.grading.scorer import read_table
+from pytest_mlebench.grading.scorer import Pieces, read_table
 
 FIELDS = ["", "0", "-7", "0.1", "1e400", "9007199254740993", "9223372036854775808", "nan", "inf", "True", "x", '"1"']
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few() -> Iterator[None]:
-    """A file of one row is large."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, rows in {"_MANY_ROWS": 1, "_PIECE_ROWS": 2, "_FIRST_ROWS": 1}.items():
-            patch.setattr(scorer, name, rows)
-        yield
+FEW = Pieces(many=1, piece=2, first=1)
 
 
 @settings(deadline=None)
@@ -38,10 +30,10 @@ def test_a_table_read_in_chunks_equals_that_of_pandas(header: str, rows: list[li
         expected = pd.read_csv(io.BytesIO(content))
     except ValueError as error:
         with pytest.raises(type(error)) as raised:
-            read_table(io.BytesIO(content), len(rows) + 1)
+            read_table(io.BytesIO(content), len(rows) + 1, FEW)
         assert str(raised.value) == str(error)
     else:
-        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), len(rows) + 1), expected, check_exact=True)
+        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), len(rows) + 1, FEW), expected, check_exact=True)
 
 
 @pytest.mark.parametrize("late", ["0.5", "", "x", "True", "9223372036854775808", "3,4,5", "\xff"])
@@ -51,9 +43,9 @@ def test_unusual_values_in_the_last_row_are_read_as_by_pandas(late: str) -> None
         expected = pd.read_csv(io.BytesIO(content))
     except ValueError as error:
         with pytest.raises(type(error)):
-            read_table(io.BytesIO(content), 11)
+            read_table(io.BytesIO(content), 11, FEW)
     else:
-        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), 11), expected, check_exact=True)
+        pd.testing.assert_frame_equal(read_table(io.BytesIO(content), 11, FEW), expected, check_exact=True)
 
 
 READ = """

@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score, matthews_corrcoef, roc_auc_score
 
-from pytest_mlebench.authoring import resampling
 from pytest_mlebench.authoring.resampling import (
     MIN_UNITS,
     RowScores,
@@ -74,22 +73,20 @@ TRUTH: dict[Callable[[Rng], RowScores], float] = {
 @pytest.mark.full
 @pytest.mark.parametrize("draw", TRUTH)
 def test_the_95_percent_interval_contains_the_true_score_in_95_percent_of_test_sets(
-    draw: Callable[[Rng], RowScores], monkeypatch: pytest.MonkeyPatch
+    draw: Callable[[Rng], RowScores],
 ) -> None:
-    monkeypatch.setattr(resampling, "RESAMPLES", 300)
     rng, times, covered = np.random.default_rng(5), 300, 0
     for _ in range(times):
-        found = certainty(draw(rng), None)
+        found = certainty(draw(rng), None, resamples=300)
         assert found is not None
         covered += found.low <= TRUTH[draw] <= found.high
     assert 0.91 <= covered / times <= 0.985
 
 
-def test_resampling_agrees_with_the_normal_approximation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resampling_agrees_with_the_normal_approximation() -> None:
     rows = _f1(np.random.default_rng(1))
     drawn = certainty(rows, None)
-    monkeypatch.setattr(resampling, "DRAWN_UNITS", MIN_UNITS)
-    normal = certainty(rows, None)
+    normal = certainty(rows, None, drawn_units=MIN_UNITS)
     assert drawn is not None and normal is not None and drawn != normal
     assert (normal.low, normal.high) == pytest.approx((drawn.low, drawn.high), abs=0.005)
 

@@ -75,10 +75,8 @@ def test_a_truncated_ledger_is_read_up_to_the_cut(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_ledger_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "MAX_CALLS_BYTES", 5000)
-    monkeypatch.setattr(ledger_module, "MAX_BODY_BYTES", 1000)
-    ledger = Ledger(tmp_path)
+def test_a_ledger_is_bounded(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, max_calls_bytes=5000, max_body_bytes=1000)
     for number in range(100):
         ledger.write(call(number))
         ledger.write_bodies(number, {"request": "x" * (10 if number % 2 else 2000)})

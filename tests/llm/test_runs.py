@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import BudgetLimits as Budget
-from pytest_mlebench.llm.ledger import BODIES, CALLS, read_bodies, read_calls
+from pytest_mlebench.llm.ledger import BODIES, CALLS, Ledger, read_bodies, read_calls
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import ending_in_words, failure_text
@@ -124,7 +125,7 @@ def test_the_record_notes_calls_that_are_missing_from_the_recording(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_mlebench.llm.ledger.MAX_BODY_BYTES", 100)
+        patch.setattr("pytest_mlebench.llm.accounting.Ledger", partial(Ledger, max_body_bytes=100))
         record, _ = run(local_sandbox(), tmp_path)
     assert "the recording lacks 1 model call, or their contents: it would be too large" in record.sandbox.notes
     record, _ = run(local_sandbox(), tmp_path)

@@ -344,11 +344,9 @@ def test_requests_of_any_shape_are_accepted(tmp_path: Path, messages: Any) -> No
         assert found is None or problems(found) == []
 
 
-def test_a_trajectory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.trajectory.MAX_CHARACTERS", 4000)
-    monkeypatch.setattr("pytest_mlebench.llm.trajectory.MAX_TEXT", 1000)
+def test_a_trajectory_is_bounded(tmp_path: Path) -> None:
     calls = ([user("a" * 5000)], "b" * 500), *(([user(str(k) * 900)], "c") for k in range(9))
-    found = trajectory(tmp_path, *calls)
+    found = trajectory(tmp_path, *calls, max_characters=4000, max_text=1000)
     assert found["steps"][0]["message"] == "a" * 1000 + "… [4,000 characters left out]"
     assert len(json.dumps(found)) < 12_000
 
@@ -362,15 +360,11 @@ def test_a_trajectory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
     ids=["messages", "results", "calls"],
 )
-def test_a_trajectory_has_a_limited_number_of_entries(
-    tmp_path: Path, messages: list[Body], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_mlebench.llm.trajectory.MAX_ENTRIES", 50)
-    found = trajectory(tmp_path, ([user("a")], "b"), (messages, "c"), ([user("d")], "e"))
+def test_a_trajectory_has_a_limited_number_of_entries(tmp_path: Path, messages: list[Body]) -> None:
+    found = trajectory(tmp_path, ([user("a")], "b"), (messages, "c"), ([user("d")], "e"), max_entries=50)
     assert json.dumps(found).count('"message":') + json.dumps(found).count('"tool_call_id":') in (49, 50)
     assert "ends at call 2: it contains 50 messages, tool calls and results" in found["notes"]
-    monkeypatch.setattr("pytest_mlebench.llm.trajectory.MAX_ENTRIES", 62)
-    assert "notes" not in trajectory(tmp_path / "other", (messages, "c"))
+    assert "notes" not in trajectory(tmp_path / "other", (messages, "c"), max_entries=62)
 
 
 def test_tools_of_many_conversations_take_limited_memory(tmp_path: Path) -> None:

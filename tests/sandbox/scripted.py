@@ -166,6 +166,7 @@ class Runner:
         keep: bool = False,
         validate: Callable[[Path], str] | None = None,
         snapshots: Snapshots | None = None,
+        grace_seconds: float | None = None,
         **limits: Any,
     ) -> Task:
         self.runs += 1
@@ -181,6 +182,7 @@ class Runner:
             limits=Limits(**{"time_limit": 60, "memory": 512 * MB, **limits}),
             labels={"run_group": "tests", "run_id": f"toy_{self.runs}", "worker": "gw0"},
             snapshots=snapshots,
+            grace_seconds=grace_seconds,
             keep=keep,
         )
 

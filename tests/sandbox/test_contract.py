@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox import Ending, Sandbox
@@ -186,10 +185,9 @@ def test_the_harness_enforces_the_time_limit_and_keeps_existing_files(run: Runne
     assert time.monotonic() - started < 30
 
 
-def test_an_agent_is_asked_to_terminate_before_it_is_killed(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defaults, "GRACE_SHARE", 2.0)  # long enough for a busy machine
+def test_an_agent_is_asked_to_terminate_before_it_is_killed(run: Runner) -> None:
     script = f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait"
-    result = run(script, time_limit=4)
+    result = run(script, time_limit=4, grace_seconds=5.0)  # long enough for a busy machine
     assert result.execution.ending == Ending.TIMED_OUT
     assert "goodbye" in result.log
     assert result.submission == SAMPLE

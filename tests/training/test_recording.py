@@ -14,7 +14,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.extras.training.recording import Trajectory
-from pytest_mlebench.extras.viewer.steps import Trajectories
+from pytest_mlebench.extras.viewer.steps import conversations
 from tests.llm.atif import problems
 
 pytestmark = pytest.mark.full
@@ -90,7 +90,7 @@ def test_export_viewer_and_command_show_the_trajectory(
     capsys.readouterr()
     assert main(["trajectory", f"{group}/{run}"]) == 0
     assert "echo hello; exit 3" in capsys.readouterr().out
-    (conversation,) = Trajectories().read(group, run)
+    (conversation,) = conversations(group, run, agent="agent")
     assert conversation.find("exit 3") and conversation.errors == []
 
 

@@ -88,7 +88,8 @@ def default_parameters() -> Parameters:
 class Fingerprinter:
     """A context manager that computes fingerprints in a process with limited CPU time and memory."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, *, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self.parameters = parameters
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -106,7 +107,7 @@ class Fingerprinter:
         if len(text) > MAX_CHARACTERS and not (raw and suffix in _NOTEBOOKS):
             return None
         request = json.dumps({"text": text, "suffix": suffix, "raw": raw, **asdict(self.parameters)}).encode()
-        if len(request) > _MAX_BYTES:
+        if len(request) > self._max_bytes:
             return None
         reply = self._reply_to(request + b"\n")
         if not isinstance(reply, dict):

@@ -75,10 +75,11 @@ def download(
     competition: Competition,
     source: KaggleDownloads,
     reporter: Reporter = silent,
+    max_bytes: int = MAX_BYTES,
 ) -> Kernels:
     """Download the missing notebooks. Each file is complete or absent, so that an interrupted call can be resumed.
 
-    Notebooks larger than ``MAX_BYTES`` count as gone. Gone and private notebooks are requested again once in each call.
+    Notebooks larger than ``max_bytes`` count as gone. Gone and private notebooks are requested again once in each call.
     Raises DataError if nothing can be downloaded; the result contains the failures of single notebooks.
     """
     dataset = store.dataset(competition)
@@ -87,7 +88,7 @@ def download(
         wanted = [name for name in here.listed if name not in here.files]
         if not wanted:
             return here
-        job = _Job(dataset, source, reporter, len(wanted))
+        job = _Job(dataset, source, reporter, len(wanted), max_bytes)
         try:
             dataset.kernels.mkdir(exist_ok=True)
             for partial in dataset.kernels.rglob(".*"):  # left by a killed call
@@ -103,10 +104,13 @@ def download(
 class _Job:
     """Downloads notebooks one at a time, in several threads."""
 
-    def __init__(self, dataset: Dataset, source: KaggleDownloads, reporter: Reporter, total: int) -> None:
+    def __init__(
+        self, dataset: Dataset, source: KaggleDownloads, reporter: Reporter, total: int, max_bytes: int
+    ) -> None:
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self._dataset, self._source, self._reporter, self._total = dataset, source, reporter, total
+        self._max_bytes = max_bytes
         self._failures, self._stopped, self._lock = 0, False, threading.Lock()
 
     def __call__(self, name: str) -> None:
@@ -133,8 +137,8 @@ class _Job:
         if suffix is None:
             raise NotebookGone(f"a {notebook.kind} in {notebook.language} contains no program")
         content = notebook.source.encode("utf-8", "replace")
-        if len(content) > MAX_BYTES:
-            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(MAX_BYTES)}")
+        if len(content) > self._max_bytes:
+            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(self._max_bytes)}")
         path = self._dataset.kernels / f"{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_bytes(path, content)

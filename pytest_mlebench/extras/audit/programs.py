@@ -77,11 +77,12 @@ class Program:
     text: str
     call: int | None = None
     may_parse: bool = True
+    max_nodes: int = MAX_NODES
 
     def nodes(self) -> Iterator[ast.AST]:
-        """Return up to ``MAX_NODES`` nodes of its syntax tree; none if it is not Python, or too large to parse."""
+        """Return up to ``max_nodes`` nodes of its syntax tree; none if it is not Python, or too large to parse."""
         tree = self._tree()
-        return iter(()) if tree is None else islice(ast.walk(tree), MAX_NODES)
+        return iter(()) if tree is None else islice(ast.walk(tree), self.max_nodes)
 
     def line(self, number: int) -> str:
         """Return the text of a line, counted from 1."""
@@ -140,16 +141,16 @@ class Program:
             unread.append("this code declares an encoding other than UTF-8, so it may differ from what was searched")
         if tree is None:
             return ProgramFacts(lines=tuple(line[:MAX_LINE] for line in self._lines), unread=tuple(unread))
-        nodes = list(islice(ast.walk(tree), MAX_NODES + 1))
+        nodes = list(islice(ast.walk(tree), self.max_nodes + 1))
         steps = iter(range(_MAX_STEPS))
-        joined = tuple(_joined(nodes[:MAX_NODES], steps))
-        if len(nodes) > MAX_NODES or next(steps, None) is None:
+        joined = tuple(_joined(nodes[: self.max_nodes], steps))
+        if len(nodes) > self.max_nodes or next(steps, None) is None:
             unread.append("this code is too deep or too large to be read completely")
         return ProgramFacts(
             is_python=True,
             lines=self._without_comments(nodes),
             joined=joined,
-            decoded=tuple(_decoded_constants(nodes[:MAX_NODES])),
+            decoded=tuple(_decoded_constants(nodes[: self.max_nodes])),
             unread=tuple(unread),
         )
 
@@ -317,10 +318,10 @@ def notebook_code(text: str) -> str | None:
         return None
 
 
-def read_trajectory(run_dir: Path) -> Mapping[str, Any] | None:
+def read_trajectory(run_dir: Path, max_bytes: int = MAX_TRAJECTORY_BYTES) -> Mapping[str, Any] | None:
     """Return a run's trajectory; None if there is none, or it is too large or not valid."""
     try:
-        found = loads(regular_bytes(run_dir / TRAJECTORY, MAX_TRAJECTORY_BYTES, follow_links=False))
+        found = loads(regular_bytes(run_dir / TRAJECTORY, max_bytes, follow_links=False))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

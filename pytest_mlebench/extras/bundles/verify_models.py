@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.extras.audit.programs import read_trajectory
+from pytest_mlebench.extras.audit.programs import MAX_TRAJECTORY_BYTES, read_trajectory
 from pytest_mlebench.extras.bundles.bundle import Bundle
 from pytest_mlebench.extras.bundles.card import Check, CheckResult
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
@@ -23,7 +23,9 @@ _NOT_IN_LEDGERS = ("replay_misses", "budget_ended", "left_out", "write_error", "
 _GATEWAYS = (None, "on", "off", "replay")
 
 
-def models(bundle: Bundle, group: RunGroup) -> Check:
+def models(
+    bundle: Bundle, group: RunGroup, *, max_calls: int = MAX_CALLS_BYTES, max_trajectory: int = MAX_TRAJECTORY_BYTES
+) -> Check:
     """Compare the ledgers with the records. Ledgers and trajectories that are too large are not read."""
     asked = [record for record in group.records if record.llm.get("calls")]
     if bundle.lacks("ledgers"):
@@ -31,8 +33,8 @@ def models(bundle: Bundle, group: RunGroup) -> Check:
     wrong, lacking, unread = list(_gateways(group)), list[str](), list[str]()
     for record in group.records:
         path = bundle.folder / record.run_id / CALLS
-        if path.is_file() and path.stat().st_size <= MAX_CALLS_BYTES:
-            trajectory = read_trajectory(path.parents[1])
+        if path.is_file() and path.stat().st_size <= max_calls:
+            trajectory = read_trajectory(path.parents[1], max_trajectory)
             found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle, trajectory)]
             # A run that was ended from outside has a ledger, but its record has no counts. On a full disk, calls are
             # counted that the ledger lacks.
