@@ -246,6 +246,14 @@ def serve() -> NoReturn:
         orders.send(str(answer).encode())
 
 
+def readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
+    """Wait until one of the descriptors has data or was closed, at most ``timeout`` seconds; returns those."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else timeout * 1000)}
+
+
 def kill_group(child: int) -> None:
     """Kill a child process, and the process group that it leads."""
     for kill in (os.killpg, os.kill):  # it may not lead its group yet
