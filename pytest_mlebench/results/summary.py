@@ -356,14 +356,3 @@ def _earned(run: RunRecord | None, key: str) -> bool:
 def _seeds_are(seeds: Iterable[int]) -> str:
     names = [str(seed) for seed in seeds]
     return f"seed{'' if len(names) == 1 else 's'} {', '.join(names)} {'is' if len(names) == 1 else 'are'}"
-
-
-def splits_and_categories(group: RunGroup) -> Mapping[str, SplitAndCategory]:
-    """Split and category of each competition. Manifests of version 0.1 lack them, so the catalogue adds them."""
-    catalogue = default_catalogue(version=group.version)
-    return {
-        id: SplitAndCategory(catalogue[id].split_label, catalogue[id].category)
-        if found == UNKNOWN and id in catalogue
-        else found
-        for id, found in group.splits_and_categories.items()
-    }
