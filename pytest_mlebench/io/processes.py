@@ -212,6 +212,7 @@ def _end(orders: socket.socket, process: subprocess.Popen[bytes], owner: int) ->
 
 
 def readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
+    """Wait at most ``timeout`` seconds until a descriptor has data or was closed. Returns those that did."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -244,14 +245,6 @@ def serve() -> NoReturn:
             answer = os.waitstatus_to_exitcode(os.waitpid(int(order), 0)[1])
             end_orphans(children)
         orders.send(str(answer).encode())
-
-
-def readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
-    """Wait until one of the descriptors has data or was closed, at most ``timeout`` seconds; returns those."""
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
 
 def kill_group(child: int) -> None:
