@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pytest_mlebench")
 
-GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, `last`, or a bundle"
+GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, or `last`"
+GROUP_OR_BUNDLE_HELP = "a run group's folder, its name below --runs-dir or a part of it, `last`, or a bundle"
 opened = ExitStack()
 """Closes what a command has opened, when the command ends."""
 

@@ -60,7 +60,7 @@ def add(commands: Any) -> None:
         description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
         "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."
         )  # fmt: skip
-    command.add_argument("group", metavar="GROUP", help=common.GROUP_HELP)
+    command.add_argument("group", metavar="GROUP", help=common.GROUP_OR_BUNDLE_HELP)
     common.add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir",
         "--max-submission-size", "--grading-memory", "--grading-time")  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the result as JSON")

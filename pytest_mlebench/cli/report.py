@@ -20,7 +20,7 @@ from pytest_mlebench.results.overview import Overview
 
 def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
-    report.add_argument("groups", nargs="+", metavar="GROUP", help=common.GROUP_HELP)
+    report.add_argument("groups", nargs="+", metavar="GROUP", help=common.GROUP_OR_BUNDLE_HELP)
     report.add_argument("--format", choices=["table", *FORMATS, "html"],
         help="table, json (everything), csv (one line per run), md (Markdown), latex (tables for a paper), summary-csv "
         "or summary-json (one row per agent and split), or html (default: by the ending of --output, else "

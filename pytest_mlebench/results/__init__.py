@@ -42,12 +42,6 @@ def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
     except (OSError, ValueError) as error:
         why = unusable(error) if isinstance(error, OSError) else error
         raise UsageError(f"run group {name!r} cannot be looked up: {why}") from error
-    if os.sep in name:
-        if name.endswith(GRADING_REPORT) and Path(name).is_file():
-            raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
-        is_file = Path(name).is_file()
-        what = "is a file (`mlebench unbundle` unpacks a bundle to a run group)" if is_file else "does not exist"
-        raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
     if name == LAST:  # a group without runs was stopped before its first run
         found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]
     else:
@@ -56,6 +50,12 @@ def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
         return runs_dir / found[0]
     if found:
         raise UsageError(f"run group {name!r} is ambiguous: {', '.join(found)} (below {runs_dir}); name one")
+    is_file = Path(name).is_file()
+    if name.endswith(GRADING_REPORT) and is_file:
+        raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
+    if os.sep in name or is_file:
+        what = "is a file (`mlebench unbundle` unpacks a bundle to a run group)" if is_file else "does not exist"
+        raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
     raise unknown(f"run group (below {runs_dir})", name, groups)
 
 

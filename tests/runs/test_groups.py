@@ -277,7 +277,9 @@ def test_a_run_without_any_response_reports_the_reason() -> None:
         assert Usage.of(answered).unanswered == ""
 
 
-def test_a_group_is_found_by_folder_name_partial_name_and_as_the_last(tmp_path: Path) -> None:
+def test_a_group_is_found_by_folder_name_partial_name_and_as_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for age, name in enumerate(["2026-01-02-aa", "2026-01-03-bb", "2026-01-04-stopped", "2026-01-01-cc"]):
         (tmp_path / name / "a run").mkdir(parents=True)
         if "stopped" not in name:
@@ -296,6 +298,11 @@ def test_a_group_is_found_by_folder_name_partial_name_and_as_the_last(tmp_path: 
         find_group("last", tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a folder of run groups: name one of them, as in .*2026-01-02-aa"):
         find_group(str(tmp_path), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    Path("packed.tar.zst").touch()
+    for name in ("packed.tar.zst", "./packed.tar.zst"):
+        with pytest.raises(UsageError, match=r"packed.tar.zst is a file \(`mlebench unbundle` unpacks"):
+            find_group(name, tmp_path)
 
 
 @pytest.mark.parametrize("change", [lambda group: rename_group(group, "new"), delete_group], ids=["rename", "delete"])

@@ -22,7 +22,7 @@ _FOR_COMPETITIONS = ("--data", "--data-dir", "--data-source", "--description", "
 
 def add(commands: Any) -> None:
     command = commands.add_parser("export", help="convert run groups or competitions for other programs")
-    command.add_argument("group", nargs="*", metavar="GROUP", help=common.GROUP_HELP)
+    command.add_argument("group", nargs="*", metavar="GROUP", help=common.GROUP_OR_BUNDLE_HELP)
     known = _loadable()
     command.add_argument(
         "--to",

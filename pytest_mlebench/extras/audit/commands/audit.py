@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import (
-    GROUP_HELP,
+    GROUP_OR_BUNDLE_HELP,
     add_options,
     print_json,
     read_bench,
@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
         description="Search the code, logs, model calls and submissions of a run group for unfair behaviour. The "
         "findings are evidence for a reader, and are written to audit.json in the group. The exit status is 1 if any "
         "finding is a violation.")  # fmt: skip
-    command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_HELP)
+    command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_OR_BUNDLE_HELP)
     command.add_argument("--json", action="store_true", help="print the findings as JSON")
     command.add_argument("--calibrate", action="store_true",
         help="instead of a group, audit the bundled cases, which are labelled fair or unfair, and report "
