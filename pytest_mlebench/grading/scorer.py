@@ -127,17 +127,17 @@ _MAY_PRECEDE_QUOTE = np.zeros(256, dtype=bool)
 _MAY_PRECEDE_QUOTE[[_COMMA, _QUOTE, _LINE_FEED, _CARRIAGE_RETURN]] = True
 
 
-def require_bounded(file: IO[bytes]) -> Counted:
-    """Count the rows and fields of a CSV file, which is rewound.
+def require_bounded(file: IO[bytes], size: int = _TEXT_BLOCK) -> Counted:
+    """Count the rows and fields of a CSV file, which is read in blocks of this size, and rewound.
 
     Raises InvalidSubmission if the table would be far larger than the file.
     """
     try:
-        table = _count(_blocks(file))
+        table = _count(_blocks(file, size))
     except _StrayQuoteError:  # rare, and slower: replaces quoted fields
         file.seek(0)
         text = _QUOTED_FIELD.sub(b"x", file.read().removeprefix(_BYTE_ORDER_MARK))
-        table = _count((text[start : start + _TEXT_BLOCK] for start in range(0, len(text), _TEXT_BLOCK)), quotes=False)
+        table = _count((text[start : start + size] for start in range(0, len(text), size)), quotes=False)
     file.seek(0)
     return table
 
@@ -218,13 +218,13 @@ def _count(blocks: Iterable[bytes], *, quotes: bool = True) -> Counted:
     return table
 
 
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
     """Yield the file in blocks that end with a line, unless it is longer than a block."""
-    block = file.read(_TEXT_BLOCK).removeprefix(_BYTE_ORDER_MARK)
+    block = file.read(size).removeprefix(_BYTE_ORDER_MARK)
     while block:
         end = block.rfind(b"\n") + 1 or len(block)
         yield block[:end]
-        block = block[end:] + file.read(_TEXT_BLOCK - (len(block) - end))
+        block = block[end:] + file.read(size - (len(block) - end))
 
 
 _MAGIC = {b"\x1f\x8b": "gzip data", b"PK\3\4": "a zip archive", b"PAR1": "a Parquet file", b"\x89HDF": "an HDF5 file"}

@@ -151,8 +151,9 @@ def read_regular(path: Path, max_bytes: int, *, follow_links: bool = True) -> st
 def regular_bytes(path: Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
     """The content of a file. Raises as ``read_regular``."""
     with open_regular(path, follow_links=follow_links) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(max_bytes + 1) if size <= max_bytes else b""
+    if max(size, len(content)) > max_bytes:
         raise ValueError(f"it has more than {max_bytes:,} bytes")
     return content
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import psutil
 import pytest
 
 from pytest_mlebench import Bench, default_agents
-from pytest_mlebench import defaults as general
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.images import SifImages
@@ -35,12 +35,13 @@ echo image >"$part"
 PRIVATE = "mlebench-agent-private-0123456789abcdef"
 
 
-def images(folder: Path, attack: str = "", base_image: str | None = None) -> SifImages:
+def images(folder: Path, attack: str = "", base_image: str | None = None, **limits: Any) -> SifImages:
     """The images in a folder of a machine that has only the fake. Its log is the last definition."""
     program = folder / "apptainer"
     program.write_text(APPTAINER.format(log=shlex.quote(str(folder / "log")), attack=attack))
     program.chmod(0o755)
-    found = SifImages(Bench(sandbox="apptainer", build_network="full", sif=folder / "sif", base_image=base_image))
+    bench = Bench(sandbox="apptainer", build_network="full", sif=folder / "sif", base_image=base_image)
+    found = SifImages(bench, **limits)
     vars(found).update(_program=InstalledProgram(str(program), "1.0"), _engine=None)
     return found
 
@@ -72,13 +73,9 @@ def test_a_build_is_published_with_its_metadata(tmp_path: Path) -> None:
         ("sleep 30", "took longer than 2 s"),
     ],
 )
-def test_what_an_image_does_during_its_build_is_bounded(
-    attack: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(general, "BUILD_SECONDS", 2.0)
-    monkeypatch.setattr(general, "IMAGE_BYTES", 1000)
+def test_what_an_image_does_during_its_build_is_bounded(attack: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=problem) as caught:
-        images(tmp_path, attack).environment()
+        images(tmp_path, attack, build_seconds=2.0, max_bytes=1000).environment()
     assert len(str(caught.value)) < 50_000
     assert [path.suffix for path in (tmp_path / "sif").iterdir()] == [".lock"]
 

@@ -10,12 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import scorer
 from pytest_mlebench.grading.scorer import require_bounded
 
 
-def count(content: bytes) -> tuple[int, int, int]:
-    table = require_bounded(io.BytesIO(content))
+def count(content: bytes, **size: int) -> tuple[int, int, int]:
+    table = require_bounded(io.BytesIO(content), **size)
     return table.rows, table.fields, table.width
 
 
@@ -25,9 +24,7 @@ def count(content: bytes) -> tuple[int, int, int]:
 def test_fields_and_rows_are_counted_as_by_a_parser(text: str, block: int) -> None:
     rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     expected = len(rows), sum(map(len, rows)), max(map(len, rows), default=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scorer, "_TEXT_BLOCK", block)
-        assert count(text.encode()) == expected
+    assert count(text.encode(), size=block) == expected
 
 
 def test_the_file_position_is_reset_to_the_start() -> None:

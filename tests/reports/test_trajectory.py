@@ -150,7 +150,6 @@ def test_the_command_accepts_a_group_with_one_run_and_lists_several(
             f'{{"steps": [], "final_metrics": {{"total_cost_usd": {10**400}}}}}',
             "cannot be read: it has a number of 401",
         ),
-        (" " * (2 << 20), "cannot be read: it has more than 1,048,576 bytes"),
         ('{"steps": 1}', "is not a trajectory: it has no steps"),
     ],
 )
@@ -159,9 +158,7 @@ def test_missing_data_gives_a_one_line_error(
     message: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.cli.groups._MAX_TRAJECTORY", 1 << 20)
     (tmp_path / "group/run").mkdir(parents=True)
     if content is not None:
         (tmp_path / "group/run" / TRAJECTORY).write_text(content)
@@ -170,6 +167,14 @@ def test_missing_data_gives_a_one_line_error(
     assert message in error and error.count("\n") == 1
     assert main(["trajectory", "nothing", "--runs-dir", str(tmp_path)]) == 2
     assert "run nothing does not exist" in capsys.readouterr().err
+
+
+def test_a_trajectory_that_is_too_large_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "group/run").mkdir(parents=True)
+    with (tmp_path / "group/run" / TRAJECTORY).open("wb") as file:
+        file.truncate((256 << 20) + 1)
+    assert main(["trajectory", "run", "--runs-dir", str(tmp_path)]) == 2
+    assert "cannot be read: it has more than 268,435,456 bytes" in capsys.readouterr().err
 
 
 def test_a_repeated_response_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

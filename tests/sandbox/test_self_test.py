@@ -227,13 +227,18 @@ def test_output_without_end_is_reported_in_part() -> None:
     ],
 )
 def test_an_image_whose_self_test_wants_more_than_a_run_fails(
-    program: str, limits: Limits, problem: str, docker_engine: None, monkeypatch: pytest.MonkeyPatch
+    program: str, limits: Limits, problem: str, docker_engine: None
 ) -> None:
-    monkeypatch.setattr(container_module, "TEST_SECONDS", 2.0 if "sleep(60)" in program else 60.0)
-    monkeypatch.setattr(container_module, "PROGRAM", (container_module.PROGRAM[0], "-c", program))
     image = docker_sandbox().images.environment()  # type: ignore[attr-defined]
     with closing(open_client(ENGINE)) as engine, pytest.raises(SandboxError, match=problem):
-        run_self_test(engine, image, limits=limits, reporter=silent)
+        run_self_test(
+            engine,
+            image,
+            limits=limits,
+            reporter=silent,
+            program=("/opt/agent/bin/python", "-c", program),
+            seconds=2.0 if "sleep(60)" in program else 60.0,
+        )
 
 
 @pytest.mark.docker

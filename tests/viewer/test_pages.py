@@ -650,9 +650,7 @@ def test_an_infinite_time_is_shown_as_a_word(name: str) -> None:
     assert FILTERS[name](math.inf) == "inf"
 
 
-def test_all_calls_of_a_long_ledger_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_READ", 5000)
-    monkeypatch.setattr(live, "_MAX_MARKS", 70)
+def test_all_calls_of_a_long_ledger_are_counted(tmp_path: Path) -> None:
     ledger = tmp_path / "run" / CALLS
     ledger.parent.mkdir(parents=True)
 
@@ -662,7 +660,7 @@ def test_all_calls_of_a_long_ledger_are_counted(tmp_path: Path, monkeypatch: pyt
 
     impossible = line(1, cost=math.inf, tokens={"input": math.inf})
     ledger.write_text("".join(map(line, range(100))) + impossible + "{}\n[]\n{")
-    calls = live.Calls()
+    calls = live.Calls(block=5000, max_marks=70)
     for _ in range(2):
         found = calls.of(tmp_path, "run")
         assert (found.count, found.cost, found.cost_is_complete, len(found.marks)) == (101, 25.0, False, 70)

@@ -42,9 +42,16 @@ _FAST_COMPRESSION = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
 class SifImages:
     """The images of agents in ``folder``: ``NAME-DIGEST.sif``, each with a small JSON file of metadata."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        *,
+        build_seconds: float = general.BUILD_SECONDS,
+        max_bytes: int = general.IMAGE_BYTES,
+    ) -> None:
         self.folder = bench.settings.sif or bench.data_dir / ".sif"
         self._bench, self._reporter = bench, bench.reporter
+        self._build_seconds, self._max_bytes = build_seconds, max_bytes
         options = bench.container_options
         self._base, self._heavy = options["base_image"] or dockerfile.BASE_IMAGE, options["heavy"] or ""
         self._build_network: dockerfile.BuildNetwork = options["build_network"]
@@ -215,12 +222,12 @@ class SifImages:
         part.unlink(missing_ok=True)
         command = [program.path, "build", "--force", *_FAST_COMPRESSION, *options, str(part), source]
         try:
-            status, log, _ = run(command, environment(builds=True), general.BUILD_SECONDS, merged=True)
+            status, log, _ = run(command, environment(builds=True), self._build_seconds, merged=True)
             if status or not part.is_file():
                 end = "\n".join(line[:_MAX_LINE] for line in log.splitlines()[-_TAIL_LINES:])
                 raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{end}")
-            if (size := part.stat().st_size) > general.IMAGE_BYTES:
-                limit = format_size(general.IMAGE_BYTES)
+            if (size := part.stat().st_size) > self._max_bytes:
+                limit = format_size(self._max_bytes)
                 raise SandboxError(f"image {tag} has {format_size(size)}; the limit is {limit}")
             info = self._metadata(tag) if work is None else {"workdir": _read_workdir(tag, work / "workdir")}
             with part.open("rb") as built:

@@ -66,10 +66,10 @@ class CallsSoFar:
     size: int = 0
     """Bytes of the ledger that have been read."""
 
-    def with_lines(self, content: bytes) -> CallsSoFar:
+    def with_lines(self, content: bytes, max_marks: int) -> CallsSoFar:
         calls = [call for line in content.splitlines() if (call := _mark(line)) is not None]
         return CallsSoFar(
-            marks=(*self.marks, *calls[: _MAX_MARKS - len(self.marks)]),
+            marks=(*self.marks, *calls[: max_marks - len(self.marks)]),
             count=self.count + len(calls),
             cost=self.cost + sum(call.cost or 0.0 for call in calls),
             cost_is_complete=self.cost_is_complete and all(call.failed or call.cost is not None for call in calls),
@@ -80,7 +80,8 @@ class CallsSoFar:
 class Calls:
     """The model calls of runs, from their ledgers. Each byte is read only once. Usable from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, block: int = _READ, max_marks: int = _MAX_MARKS) -> None:
+        self._block, self._max_marks = block, max_marks
         self._known: dict[Path, CallsSoFar] = {}
         self._lock = threading.Lock()
 
@@ -91,8 +92,8 @@ class Calls:
                 with opened(group_dir, run, *CALLS.split("/")) as descriptor:
                     if os.fstat(descriptor).st_size < found.size:
                         found = CallsSoFar()
-                    while lines := _whole_lines(os.pread(descriptor, _READ, found.size)):
-                        found = found.with_lines(lines)
+                    while lines := _whole_lines(os.pread(descriptor, self._block, found.size)):
+                        found = found.with_lines(lines, self._max_marks)
             except NotReadable:
                 return CallsSoFar()
             if len(self._known) > 500:

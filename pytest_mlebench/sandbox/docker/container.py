@@ -434,7 +434,7 @@ def _engine(what: str) -> AbstractContextManager[None]:
     return client_errors(f"{what} a container")
 
 
-PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
+_PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 _MAX_LINE, _MAX_LINES = 1000, 1000
 """Bytes of a line, and lines, that are reported of a self-test: the image's programs may print anything."""
 
@@ -448,6 +448,8 @@ def run_self_test(
     gpus: Sequence[Gpu] = (),
     runtime: str | None = None,
     reporter: Reporter,
+    program: Sequence[str] = _PROGRAM,
+    seconds: float = TEST_SECONDS,
 ) -> None:
     """Test an image, and report each line of output. Raises SandboxError, which names what failed.
 
@@ -461,7 +463,7 @@ def run_self_test(
         stack.callback(container.close)
         settings = {
             **_confined(limits, gpus, runtime),
-            "entrypoint": [*PROGRAM, *arguments],
+            "entrypoint": [*program, *arguments],
             "user": "nonroot",
             "network_mode": "none",
             "shm_size": defaults.SHM_BYTES,
@@ -469,7 +471,7 @@ def run_self_test(
         container.create(image, settings, owner_labels() | {f"{LABEL}keep": "false"}, quota=None)
         container.start(lines.write)
         with container.disk_watcher(limits.disk, share) as disk:
-            status = container.wait(TEST_SECONDS)
+            status = container.wait(seconds)
         container.finish_output()
     if disk.full:
         raise SandboxError(f"image {image}: its self-test filled the disk: {disk.full}")
