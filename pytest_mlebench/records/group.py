@@ -64,6 +64,7 @@ class RunGroup:
     ``manifest`` is empty if the group has none. ``broken`` lists the files that should be records but cannot be read,
     with the reason.
 
+    >>> from pytest_mlebench import read_group
     >>> group = read_group(Path("reports/first"))
     >>> group.name, group.agents, len(group.records)
     ('first', ('dummy',), 3)
