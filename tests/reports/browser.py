@@ -142,7 +142,7 @@ class Tab:
 
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90  # MLflow's pages take long on a busy machine
         while not self._holds(condition):
             assert time.monotonic() < deadline, condition
             time.sleep(0.02)
