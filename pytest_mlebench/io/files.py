@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import heapq
 import os
 import shutil
@@ -156,6 +157,12 @@ def regular_bytes(path: Path, max_bytes: int, *, follow_links: bool = True) -> b
     if max(size, len(content)) > max_bytes:
         raise ValueError(f"it has more than {max_bytes:,} bytes")
     return content
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -25,12 +25,12 @@ from typing import IO, Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import DataError, UsageError, reason
-from pytest_mlebench.io.files import FOLDER, entries_below, open_regular
+from pytest_mlebench.io.files import FOLDER, digest_of, entries_below, open_regular
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import as_number, as_object, loads
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION, VALIDATION, RunRecord
-from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, Snapshots, digest_of
+from pytest_mlebench.sandbox.collection import MAX_DEPTH, FilesWriter, Snapshots
 
 _MAX_FILES = 400_000
 _MAX_DIRECTORY = 64 << 20

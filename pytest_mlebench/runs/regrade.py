@@ -16,12 +16,12 @@ from pytest_mlebench.data.preparing import Twins
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading.grader import EXCEEDED, Grader
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import library_versions
 from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
-from pytest_mlebench.sandbox.collection import digest_of
 
 ROUNDING = 1.5e-5
 """Tolerance of comparisons: scores are rounded to five decimals, and machines may disagree on the last one."""

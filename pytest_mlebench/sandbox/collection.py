@@ -9,7 +9,6 @@ replace its file at any moment, so a copy counts only if the file is regular and
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import stat
@@ -29,6 +28,7 @@ from typing import IO, Any, NamedTuple, Protocol, Self
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.record import FILES, SUBMISSION
 from pytest_mlebench.sandbox.redaction import Redactor
@@ -247,11 +247,6 @@ class SubmissionFile:
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _open_quietly(folder: int) -> int:

@@ -16,13 +16,14 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.records.outcome import Report, TimelinePoint, last_change
 from pytest_mlebench.records.record import RunRecord, bounded
 from pytest_mlebench.results import read_group
 from pytest_mlebench.runs.files import read_validation_score, timeline
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
-from pytest_mlebench.sandbox.collection import Snapshot, SnapshotPolicy, Snapshots, digest_of
+from pytest_mlebench.sandbox.collection import Snapshot, SnapshotPolicy, Snapshots
 from tests.groups import record_with, report_of
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox, script_agent

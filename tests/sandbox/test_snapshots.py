@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.sandbox import Ending
 from pytest_mlebench.sandbox.collection import (
     Identity,
     SnapshotPolicy,
     Snapshots,
     SubmissionFile,
-    digest_of,
     taking_snapshots,
 )
 from pytest_mlebench.sandbox.redaction import Redactor

@@ -25,7 +25,7 @@ from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.disk import scratch_folder
 from pytest_mlebench.extras.apptainer.program import InstalledProgram, environment, find_program, last_line, run
-from pytest_mlebench.io.files import bundled, publish, read_regular, write_text
+from pytest_mlebench.io.files import bundled, digest_of, publish, read_regular, write_text
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox import dockerfile
@@ -230,9 +230,8 @@ class SifImages:
                 limit = format_size(self._max_bytes)
                 raise SandboxError(f"image {tag} has {format_size(size)}; the limit is {limit}")
             info = self._metadata(tag) if work is None else {"workdir": _read_workdir(tag, work / "workdir")}
-            with part.open("rb") as built:
-                digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
-            write_text(file.with_suffix(".json"), json_text({**info, "digest": digest, "builder": program.version}))
+            about = {**info, "digest": f"sha256:{digest_of(part)}", "builder": program.version}
+            write_text(file.with_suffix(".json"), json_text(about))
             publish(part, file)
         except subprocess.TimeoutExpired as error:
             raise SandboxError(f"image {tag}: the build took longer than {error.timeout:g} s") from error

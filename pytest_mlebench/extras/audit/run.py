@@ -13,11 +13,11 @@ from typing import Any, TextIO
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.audit.programs import Program, code_of, commands_of, read_trajectory
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
 from pytest_mlebench.runs.regrade import Regrader
-from pytest_mlebench.sandbox.collection import digest_of
 
 _ROWS, _CELLS, _TABLE_BYTES = 200_000, 4_000_000, 256 << 20
 """Maximum rows, cells and bytes of a submission that are compared."""

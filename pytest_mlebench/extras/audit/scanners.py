@@ -21,6 +21,7 @@ from zlib import crc32
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import AuditedRun
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.io.values import as_count, as_object, as_objects, json_text
 from pytest_mlebench.llm.ledger import BODIES, CALLS, read_bodies
@@ -29,7 +30,6 @@ from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
 from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from pytest_mlebench.runs.files import FilesError, open_files
-from pytest_mlebench.sandbox.collection import digest_of
 
 _QUOTE = 200
 _MOST = 5

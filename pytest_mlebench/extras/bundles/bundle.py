@@ -32,6 +32,7 @@ from typing import Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.io.compression import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.io.units import first, format_size
 from pytest_mlebench.io.values import json_decoder, json_text, loads, parse
 from pytest_mlebench.llm.ledger import BODIES, CALLS
@@ -42,7 +43,6 @@ from pytest_mlebench.results.findings import FINDINGS, PAIRS, PAIRS_PAGE
 from pytest_mlebench.runs.files import FilesError, check_files, copy_files
 from pytest_mlebench.runs.guard import CONFTEST, protect
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
-from pytest_mlebench.sandbox.collection import digest_of
 
 FORMAT = "pytest-mlebench bundle"
 VERSION = 1

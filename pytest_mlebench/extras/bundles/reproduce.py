@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.io.units import first, listed
 from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.runs.files import open_files, unpack
-from pytest_mlebench.sandbox.collection import digest_of
 from pytest_mlebench.sandbox.redaction import tail
 
 SCRIPT = "reproduce.sh"

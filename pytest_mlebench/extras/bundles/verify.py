@@ -26,6 +26,7 @@ from pytest_mlebench.extras.bundles.card import Card, Check, CheckResult, not_ch
 from pytest_mlebench.extras.bundles.claims import claims, why_not_graded
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.extras.bundles.verify_settings import settings
+from pytest_mlebench.io.files import digest_of
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import as_object, loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
@@ -38,7 +39,6 @@ from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.runs.files import NOT_GRADED, FilesError, check_files, read_validation_score
 from pytest_mlebench.runs.regrade import Regrader, differences, exceeded_limit, same_score
 from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
-from pytest_mlebench.sandbox.collection import digest_of
 
 _MAX_JSON_BYTES = 64 << 20
 

@@ -25,7 +25,7 @@ from pytest_mlebench.data.preparing import Head, NotPushed
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.storage import ObjectNotFound, Storage
-from pytest_mlebench.io.files import remove_tree, shuffled
+from pytest_mlebench.io.files import digest_of, remove_tree, shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step
 from pytest_mlebench.io.values import loads
 
@@ -158,7 +158,7 @@ class _Pull:
         target = self.prepared / side / entry.name
         name = index.Layout(self.competition).file(side, entry)
         if target.exists():  # an earlier call has pulled it
-            if target.lstat().st_size == entry.size and _digest_of(target) == entry.sha256:
+            if target.lstat().st_size == entry.size and digest_of(target) == entry.sha256:
                 self.count(entry.size)
                 return
             target.unlink()  # damaged, as after a power failure
@@ -329,12 +329,7 @@ def _entry(folder: Path, path: Path) -> index.ListedFile:
     name = path.relative_to(folder).as_posix()
     if path.is_symlink() or not path.is_file() or not index.is_inside(name):
         raise DataError(f"{path} is not a plain file, or its name is too long or not UTF-8: it cannot be pushed")
-    return index.ListedFile(name, path.stat().st_size, _digest_of(path))
-
-
-def _digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return index.ListedFile(name, path.stat().st_size, digest_of(path))
 
 
 def _push_command(storage: Storage, competition: Competition, *options: str) -> str:

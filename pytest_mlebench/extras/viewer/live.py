@@ -161,7 +161,7 @@ def group_state(group_dir: Path) -> str:
                 parts.append(f"{entry.name}{record}")
                 if not record:
                     parts += [str(changed_at(path / name)) for name in (RUN_LOG, CALLS)]
-                    parts.append(str((path / RUNNING).exists()))
+                    parts.append(str(changed_at(path / RUNNING) > 0))  # the run refreshes it
             elif entry.name.endswith((MANIFEST, GRADING_REPORT)):
                 parts.append(str(changed_at(path)))
     return hashlib.sha256("\n".join(sorted(parts)).encode("utf-8", "replace")).hexdigest()[:20]

@@ -139,7 +139,6 @@ def _row(y: float, row: _Line) -> list[str]:
         low, high = svg.at(max(0, mean - error) / 100), svg.at(min(100, mean + error) / 100)
         body.append(svg.line(low, middle, high, middle, f"s-{colour}", width=3 if is_ours else 1.2))
     x = svg.at(mean / 100)
-    x = svg.at(mean / 100)
     if row.number is not None:
         return [*body, svg.marker(row.number, x, middle, 5)]
     dash = "" if row.comparable else " dash"
@@ -258,11 +257,8 @@ def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
 
 
 def _path(steps: Sequence[RateStep], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
-    return (
-        f"M0 {svg.n(bottom)}"
-        + "".join(f"H{svg.n(x(s.amount))}V{svg.n(y(s.rate))}" for s in steps)
-        + f"H{svg.n(_CURVE)}"
-    )
+    corners = "".join(f"H{svg.n(x(step.amount))}V{svg.n(y(step.rate))}" for step in steps)
+    return f"M0 {svg.n(bottom)}{corners}H{svg.n(_CURVE)}"
 
 
 _SPENT_WIDTH, _SPENT_RIGHT, _SPENT_TOP, _SPENT_HEIGHT = 400, 14, 54, 160
@@ -367,9 +363,8 @@ def _area(
     amounts: Sequence[float], x: Callable[[float], float], y: Callable[[int], float], outcome: Outcome | None
 ) -> str:
     """Draw the area below a step curve that rises by one at each amount; for failures with an outline."""
-    steps = {
-        svg.n(x(amount)): svg.n(y(k)) for k, amount in enumerate(amounts, 1)
-    }  # at equal positions, the last one wins
+    # At equal positions, the last one wins.
+    steps = {svg.n(x(amount)): svg.n(y(k)) for k, amount in enumerate(amounts, 1)}
     path = f"M0 {svg.n(y(0))}" + "".join(f"H{at}V{height}" for at, height in steps.items()) + f"H{svg.n(_CURVE)}"
     area = f'<path d="{path}V{svg.n(y(0))}z" class="f-{outcome.colour if outcome else "card"}"/>'
     return area if outcome else f'{area}<path d="{path}" class="hollow s-failure dash"/>'

@@ -239,7 +239,7 @@ def configuration(
 
 
 def _confined(limits: Limits, gpus: Sequence[Gpu], runtime: str | None, *, privileged: bool = False) -> dict[str, Any]:
-    """Return the arguments of ``containers.create`` for programs in an agent's image, whoever starts them."""
+    """Return the arguments of ``containers.create`` for an agent, or a test of its image, with the same confinement."""
     confined: dict[str, Any] = {
         "command": [],
         "pids_limit": limits.processes,
