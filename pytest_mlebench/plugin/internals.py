@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -99,9 +99,10 @@ def terminal_copy(config: pytest.Config) -> Iterator[Callable[[str], None] | Non
     the function writes to a copy of the file descriptor, which capturing does not redirect.
     """
     terminal: Any = config.pluginmanager.getplugin("terminalreporter")
-    try:
+    copy = None
+    with suppress(AttributeError, OSError, ValueError):
         copy = os.dup(terminal._tw._file.fileno())
-    except (AttributeError, OSError, ValueError):
+    if copy is None:
         yield None
         return
 
