@@ -24,7 +24,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench import option_values as parse
 from pytest_mlebench.errors import UsageError, quoted, unusable
 from pytest_mlebench.io.files import expanded
-from pytest_mlebench.io.units import parse_duration, parse_size
+from pytest_mlebench.io.units import listed, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from pytest_mlebench.records.manifest import Manifest
@@ -707,7 +707,7 @@ def from_python(options: Mapping[str, Any]) -> Settings:
         option = OPTIONS.get("--" + name.replace("_", "-"))
         if option is None:
             close = get_close_matches(name, [known.name[2:].replace("-", "_") for known in OPTIONS.values()], n=3)
-            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            hint = f"; did you mean {listed(close, 'or')}?" if close else ""
             raise UsageError(f"{name} is not an option of Bench{hint}")
         if value is not None and not (option.traits & FLAG and value is False):
             values[option.name] = list(value) if isinstance(value, tuple | set | frozenset) else value

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog.competition import FILE_NAME, FIRST, VERSIONS, Comp
 from pytest_mlebench.catalog.schema import SPLITS, close_matches
 from pytest_mlebench.errors import UsageError, expect, reason
 from pytest_mlebench.io.files import AnyPath, bundled, expanded
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.units import listed, pluralize
 
 BENCHMARK = ("low", "medium", "high")
 """The splits that together are ``all``, MLE-bench's 75 competitions."""
@@ -55,7 +55,7 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -
     """
     names = sorted(choices)
     close = close_matches(name, names)
-    found = [f"did you mean {' or '.join(close)}?"] if close else []
+    found = [f"did you mean {listed(close, 'or')}?"] if close else []
     if not names:
         found = ["there are none"]
     elif name.split("/")[0] not in {known.split("/")[0] for known in names} and (hint := _in_this_folder(kind, name)):

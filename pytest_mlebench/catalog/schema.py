@@ -23,6 +23,7 @@ import yaml
 from pytest_mlebench.defaults import MEDALS, Medal
 from pytest_mlebench.errors import CompetitionError, reason
 from pytest_mlebench.io.files import read_regular, regular_bytes
+from pytest_mlebench.io.units import listed
 from pytest_mlebench.io.values import LOADER, load_yaml
 
 
@@ -370,7 +371,7 @@ def _problems(values: Mapping[Any, Any], folder: str) -> Iterator[str]:
 
 def _unknown_key(key: Any, known: Iterable[str]) -> str:
     close = close_matches(str(key), known)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"the keys are {', '.join(known)}"
+    hint = f"did you mean {listed(close, 'or')}?" if close else f"the keys are {', '.join(known)}"
     return f"unknown key {shown(key)}; {hint}"
 
 

@@ -87,13 +87,13 @@ def format_size(size: float) -> str:
     return f"{size / (1 << 10 * power):.4g} {units[power]}"
 
 
-def listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str], conjunction: str = "and") -> str:
     """Words joined for use in a sentence.
 
-    >>> listed(["low"]), listed(["low", "dev"]), listed(["low", "medium", "high"])
-    ('low', 'low and dev', 'low, medium and high')
+    >>> listed(["low"]), listed(["low", "dev"]), listed(["low", "medium", "high"], "or")
+    ('low', 'low and dev', 'low, medium or high')
     """
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    return f" {conjunction} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def first(lines: Sequence[str], most: int) -> list[str]:

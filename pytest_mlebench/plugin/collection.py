@@ -20,6 +20,7 @@ from pytest_mlebench.catalog.competition import FIRST, item_name
 from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.units import listed
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.checks import REAL_CHECKS, SYNTHETIC_CHECKS
 from pytest_mlebench.plugin.session import (
@@ -257,11 +258,11 @@ def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) ->
         if not offered(config) and known.keys().isdisjoint(map(marker_name, words)):
             return  # the expression is about another project's markers
         close = [name for word in words for name in close_matches(marker_name(word), known)]
-        hint = f"did you mean {' or '.join(dict.fromkeys(close))}?" if close else "`pytest --markers` lists them"
+        hint = f"did you mean {listed([*dict.fromkeys(close)], 'or')}?" if close else "`pytest --markers` lists them"
         reporter.write_line(f"-m {expression!r} matches no competition; {hint}")
     word = config.option.keyword
     if not word or not (ids := offered(config)):
         return
     close = close_matches(word, ids) or close_matches(word, {part for id in ids for part in id.split("-")})
-    hint = f"did you mean {' or '.join(close)}?" if close else f"for example: {', '.join(sorted(ids)[:4])}, …"
+    hint = f"did you mean {listed(close, 'or')}?" if close else f"for example: {', '.join(sorted(ids)[:4])}, …"
     reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {hint} (`mlebench list` lists them)")
