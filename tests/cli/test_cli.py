@@ -131,7 +131,7 @@ def test_an_invalid_call_prints_one_line_and_has_status_2(arguments: list[str], 
     ("arguments", "message"),
     [
         (["xyzzy"], "unknown command 'xyzzy'; choose from agents, "),
-        (["repot"], "unknown command 'repot'; did you mean report or"),
+        (["repot"], "unknown command 'repot'; did you mean report, "),
         (["compare"], "unknown command 'compare'; `mlebench report GROUP OTHER` compares run groups"),
         (["watch", "g", "--interval=-1"], "--interval: -1 must be from 0.1 to 86,400 seconds"),
         (["watch", "g", "--interval=1e300"], "--interval: 1e+300 must be from 0.1 to 86,400 seconds"),
